@@ -3,6 +3,7 @@
 
 use wire::bind::{BIND, BindDatagram};
 use wire::datagram::Outer;
+use wire::meet::{CodeFrame, Knock};
 use wire::relay::{MOST_TICKETS, RelayFrame, Ticket};
 use wire::{Emit, RawFrame};
 
@@ -32,4 +33,19 @@ pub fn wire_bind(data: &[u8]) {
     assert_eq!((data.len(), &bind.octets()[..]), (BIND, data));
     assert_eq!(Outer::label(data), Some(bind.association));
     assert!(Outer::parse(data).is_err() && Outer::version_and_label(data).is_none());
+}
+
+/// A frame of the exchange with a code, or a guest's knock: what is read means the same when it is
+/// written again.
+pub fn wire_meet(data: &[u8]) {
+    if let Some(knock) = Knock::of_request(data) {
+        assert_eq!(knock.request(), data);
+    }
+    let Ok(Some((raw, length))) = RawFrame::parse(data) else { return };
+    assert!(length <= data.len());
+    let Ok(frame) = CodeFrame::try_from(raw) else { return };
+    let mut again = Vec::new();
+    frame.emit(&mut again);
+    let (raw, length) = RawFrame::parse(&again).expect("it was written").expect("all of it");
+    assert!(CodeFrame::try_from(raw) == Ok(frame) && length == again.len());
 }

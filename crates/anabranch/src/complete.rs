@@ -7,6 +7,7 @@ use clap_complete::engine::{
     ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter,
 };
 use net::interfaces::discover;
+use relay::meeting::Code;
 
 use crate::dirs::Dirs;
 use crate::peers::{List, ReceiverName};
@@ -38,6 +39,14 @@ pub(crate) fn interfaces() -> ArgValueCandidates {
         let mut names: Vec<&str> = found.interfaces().collect();
         names.dedup();
         names.into_iter().map(CompletionCandidate::new).collect()
+    })
+}
+
+/// The words of a code, while it is typed.
+pub(crate) fn codes() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        let typed = current.to_string_lossy();
+        Code::completions(&typed).into_iter().map(CompletionCandidate::new).collect()
     })
 }
 

@@ -21,6 +21,7 @@ use crate::hooks::{HookCommand, Hooks};
 use crate::listen::ListenAddress;
 use crate::metrics::MetricsAddress;
 use crate::schedulers::{Carrier, Scheduler, congestion_control, controller, packet_scheduler};
+use crate::via::ViaSpec;
 use crate::watch::Style;
 
 /// The settings of the file; `None` or empty where it has none.
@@ -64,6 +65,7 @@ pub(crate) struct Receive {
     pub(crate) directory: Option<PathBuf>,
     pub(crate) listen: Vec<ListenAddress>,
     pub(crate) port: Option<u16>,
+    pub(crate) via: Vec<ViaSpec>,
     pub(crate) keep: bool,
     pub(crate) parallel: Option<u16>,
     pub(crate) timeout: Option<Span>,
@@ -87,6 +89,7 @@ pub(crate) struct Host {
     pub(crate) background: Effort,
     pub(crate) listen: Vec<ListenAddress>,
     pub(crate) port: Option<u16>,
+    pub(crate) via: Vec<ViaSpec>,
     pub(crate) qlog: Option<PathBuf>,
     pub(crate) metrics: Option<MetricsAddress>,
     pub(crate) hooks: Hooks,
@@ -98,6 +101,7 @@ pub(crate) struct Relay {
     pub(crate) listen: Vec<ListenAddress>,
     pub(crate) port: Option<u16>,
     pub(crate) max_rate: Option<Timetable>,
+    pub(crate) no_guests: bool,
     pub(crate) metrics: Option<MetricsAddress>,
 }
 
@@ -158,6 +162,7 @@ const KEYS: &[(&str, &str, Setter)] = &[
     ("receive", "directory", |c, v| set(&mut c.receive.directory, parsed(v))),
     ("receive", "listen", |c, v| list(v).map(|addresses| c.receive.listen = addresses)),
     ("receive", "port", |c, v| set(&mut c.receive.port, port(v))),
+    ("receive", "via", |c, v| list(v).map(|relays| c.receive.via = relays)),
     ("receive", "keep", |c, v| flag(v).map(|on| c.receive.keep = on)),
     ("receive", "parallel", |c, v| set(&mut c.receive.parallel, number(v, &PARALLEL))),
     ("receive", "timeout", |c, v| set(&mut c.receive.timeout, parsed(v))),
@@ -170,6 +175,7 @@ const KEYS: &[(&str, &str, Setter)] = &[
     ("host", "background", |c, v| background(v).map(|effort| c.host.background = effort)),
     ("host", "listen", |c, v| list(v).map(|addresses| c.host.listen = addresses)),
     ("host", "port", |c, v| set(&mut c.host.port, port(v))),
+    ("host", "via", |c, v| list(v).map(|relays| c.host.via = relays)),
     ("host", "qlog", |c, v| set(&mut c.host.qlog, parsed(v))),
     ("host", "metrics", |c, v| set(&mut c.host.metrics, metrics(v))),
     ("host", "on-done", |c, v| set(&mut c.host.hooks.on_done, parsed(v))),
@@ -177,6 +183,7 @@ const KEYS: &[(&str, &str, Setter)] = &[
     ("relay", "listen", |c, v| list(v).map(|addresses| c.relay.listen = addresses)),
     ("relay", "port", |c, v| set(&mut c.relay.port, port(v))),
     ("relay", "max-rate", |c, v| set(&mut c.relay.max_rate, parsed(v))),
+    ("relay", "no-guests", |c, v| flag(v).map(|on| c.relay.no_guests = on)),
     ("relay", "metrics", |c, v| set(&mut c.relay.metrics, metrics(v))),
     ("collect", "directory", |c, v| set(&mut c.collect.directory, parsed(v))),
     ("collect", "rotate", |c, v| set(&mut c.collect.rotate, parsed(v))),

@@ -41,6 +41,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
                 "As root: keep the owners and attributes that the sender chooses",
             ),
             example(
+                "anabranch receive ~/incoming --via r1.example.org",
+                "Wait at a relay too: prints a code for senders in other networks",
+            ),
+            example(
                 "anabranch receive ~/incoming --token-out token",
                 "Leave the token in a file, for a script that hands it over",
             ),
@@ -62,6 +66,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             example(
                 "anabranch send /srv/www --to nas --archive",
                 "Keep owners, set-user-id bits, access lists and extended attributes",
+            ),
+            example(
+                "anabranch send disk.img --via r1.example.org --code 48213-lantern-orbit-cedar",
+                "Send to a host that waits at a relay, by the code that it shows",
             ),
             example(
                 "anabranch send ~/photos --to nas --watch",

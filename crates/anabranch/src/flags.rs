@@ -113,6 +113,18 @@ impl TransferFlags {
         self.routes.effort(&config.send)
     }
 
+    /// Checks that TCP carries the data where hosts are met: relays carry nothing else for guests.
+    ///
+    /// # Errors
+    /// [`Error::usage`], and those of [`RouteArgs::may_use_udp`].
+    pub(crate) fn check_meeting(&self, config: &Config) -> Result<(), Error> {
+        if self.routes.may_use_udp(&config.send)? {
+            let text = "--via is for --carrier tcp: relays carry nothing else for guests";
+            return Err(Error::usage(text));
+        }
+        Ok(())
+    }
+
     /// Whether a flag selects files.
     pub(crate) fn selects(&self) -> bool {
         !self.include.is_empty() || !self.exclude.is_empty() || self.checksum
@@ -220,6 +232,7 @@ impl TransferFlags {
             no_paths: routes.no_paths,
             relays,
             has_direct: routes.has_direct,
+            is_met: false,
             most_paths: if use_paths.is_some() { MOST_CANDIDATES } else { peer::MAX_PATHS },
             congestion_control: routes.congestion_control,
             parts: peer::Parts::default(),

@@ -75,6 +75,7 @@ mod testbed;
 mod threads;
 mod token;
 mod transfer;
+mod via;
 mod watch;
 
 pub use policy;

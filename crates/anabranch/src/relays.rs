@@ -137,8 +137,9 @@ fn credential(spec: &RelaySpec, dirs: &Dirs) -> Result<Credential, Error> {
     let known = key_of(&List::Receivers.load(dirs)?, &spec.dial);
     known.map(Credential::Pinned).ok_or_else(|| {
         Error::usage(format!(
-            "--relay {relay}: its key is not known; 'anabranch keys trust receiver FINGERPRINT \
-             {name}' makes it known, and token-file=FILE behind the relay shows a token instead",
+            "--relay {relay}: its key is not known; 'anabranch keys trust receiver {name} \
+             FINGERPRINT' makes it known, and token-file=FILE behind the relay shows a token \
+             instead",
             relay = spec.dial,
             name = spec.dial.name(),
         ))

@@ -171,6 +171,14 @@ impl RouteArgs {
         self.background.or_config(&chosen, config)
     }
 
+    /// Whether anything may be carried over UDP.
+    ///
+    /// # Errors
+    /// Those of [`RouteArgs::effort`].
+    pub(crate) fn may_use_udp(&self, config: &config::Send) -> Result<bool, Error> {
+        Ok(self.carrier(config, self.effort(config)?) != Carrier::Tcp)
+    }
+
     /// What carries the data. In the background that is UDP, whose delays say more.
     fn carrier(&self, config: &config::Send, effort: Effort) -> Carrier {
         let usual = if effort.is_background() { Carrier::Auto } else { Carrier::default() };

@@ -15,6 +15,13 @@ pub enum Event {
         /// Addresses that a peer may use, most useful first.
         addresses: Vec<SocketAddr>,
     },
+    /// The host can be met at a relay.
+    Meeting {
+        /// The relay: its host, its port, a comma, and the fingerprint of its key.
+        via: String,
+        /// A code with which it can be met there too, for a while.
+        code: Option<String>,
+    },
     /// Programs of this host, or of its network, may connect here.
     Accepting {
         /// For what: `SOCKS`, `HTTP` or `forward`, for example.
@@ -112,6 +119,7 @@ impl Event {
             Event::Progress(progress) => progress.current.as_ref().map_or(0, String::len),
             Event::Listening { .. }
             | Event::Accepting { .. }
+            | Event::Meeting { .. }
             | Event::Started { .. }
             | Event::Feed(_)
             | Event::Ended { result: Ok(_), .. } => 0,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use peer::host::Meetings;
 use peer::{Credential, DialOptions, Identity, ListenOptions, Remote};
 use units::Span;
 use wire::files::Wishes;
@@ -220,6 +221,8 @@ pub struct ReceiveOptions {
     /// Whether a sender may choose owners, set-user-id bits and extended attributes. As root it can
     /// then do anything here.
     pub archive: bool,
+    /// Where else it can be met; `None`: nowhere.
+    pub meetings: Option<Arc<dyn Meetings>>,
 }
 
 /// Whether a receiver replaces existing targets.
@@ -244,6 +247,8 @@ pub struct ServeOptions {
     pub listen: ListenOptions,
     /// Ends after the first complete fetch, instead of serving until the future is dropped.
     pub once: bool,
+    /// Where else it can be met; `None`: nowhere.
+    pub meetings: Option<Arc<dyn Meetings>>,
 }
 
 /// A host that serves files.

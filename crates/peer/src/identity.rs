@@ -144,6 +144,21 @@ impl Token {
         &self.secret
     }
 
+    /// The token of the holder of a key with this secret.
+    #[must_use]
+    pub fn of(fingerprint: Fingerprint, secret: [u8; 16]) -> Token {
+        Token { fingerprint, secret }
+    }
+
+    /// What a relay is shown to be led to the host with this token: HMAC-SHA256 of "relay" under
+    /// the token's secret, from which nothing of the secret can be found.
+    #[must_use]
+    pub fn invitation(&self) -> [u8; 32] {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &self.secret);
+        let tag = hmac::sign(&key, b"relay");
+        tag.as_ref().try_into().expect("SHA-256 has 32 octets")
+    }
+
     /// Whether `secret` is this token's. Takes constant time.
     #[must_use]
     pub fn matches(&self, secret: &[u8; 16]) -> bool {
@@ -274,6 +289,18 @@ mod tests {
         // Earlier versions printed a secret of 16 octets.
         let long = Token { secret: [7; 16], ..token };
         assert_eq!(long.reveal().parse::<Token>().unwrap(), long);
+    }
+
+    /// Neither is the secret in the invitation, nor is it another token's.
+    #[test]
+    fn an_invitation_follows_from_the_token() {
+        let identity = Identity::generate().unwrap();
+        let token = Token::of(identity.fingerprint(), [7; 16]);
+        let text = token.reveal();
+        assert_eq!(text.parse::<Token>().unwrap().invitation(), token.invitation());
+        let other = Token::generate(&identity).unwrap();
+        assert_ne!(other.invitation(), token.invitation());
+        assert!(!token.invitation().windows(4).any(|octets| octets == [7; 4]));
     }
 
     #[test]

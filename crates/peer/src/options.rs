@@ -91,6 +91,9 @@ pub struct DialOptions {
     pub relays: Vec<RelayOptions>,
     /// Whether there are direct paths beside those over relays.
     pub has_direct: bool,
+    /// Whether the hosts are met at the relays: direct paths lead to addresses that they announce,
+    /// and to no others.
+    pub is_met: bool,
     /// Congestion control of the data sent from here.
     pub congestion_control: CongestionControl,
     /// Upper bound of the total rate, over the week.
@@ -122,6 +125,7 @@ impl DialOptions {
             no_paths: Vec::new(),
             relays: Vec::new(),
             has_direct: true,
+            is_met: false,
             congestion_control: CongestionControl::Auto,
             max_rate: None,
             parts: Parts::default(),
@@ -131,6 +135,13 @@ impl DialOptions {
             weight: 1,
             effort: Effort::Usual,
         }
+    }
+
+    /// Meets the hosts at these relays, whose paths are the only ones until the hosts have
+    /// announced addresses.
+    pub fn meet_at(&mut self, relays: Vec<RelayOptions>) {
+        self.relays = relays;
+        self.is_met = true;
     }
 }
 

@@ -41,11 +41,30 @@ impl ClientTls {
                 Err(CertificateError::Other(OtherError(Arc::new(WrongKey { found }))).into())
             }
         });
+        ClientTls::verified_by(identity, provider, pinned)
+    }
+
+    /// For connections to the holder of any key: whoever uses it must find out what the key is
+    /// worth before anything secret is said.
+    ///
+    /// # Errors
+    /// As [`ClientTls::new`].
+    pub fn to_any_key(identity: &Identity) -> Result<ClientTls, Error> {
+        let provider = provider();
+        let any = RawKeys::new(&provider, |_| Ok(()));
+        ClientTls::verified_by(identity, provider, any)
+    }
+
+    fn verified_by(
+        identity: &Identity,
+        provider: Arc<CryptoProvider>,
+        keys: RawKeys,
+    ) -> Result<ClientTls, Error> {
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(configuration)?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(pinned))
+            .with_custom_certificate_verifier(Arc::new(keys))
             .with_client_cert_resolver(Arc::new(
                 rustls::client::AlwaysResolvesClientRawPublicKeys::new(identity.certified()),
             ));

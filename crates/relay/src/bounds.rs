@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use units::{Bytes, Span};
+use units::{Bytes, Rate, Span};
 
 /// The time for a data connection's destination to say its first octet.
 pub const HALF_OPEN_PATIENCE: Duration = Duration::from_secs(10);
@@ -36,3 +36,30 @@ pub const LEAST_ROUND_TRIP: Span = Span::from_millis(2);
 
 /// The time that paths have after a relay was told to stop.
 pub const DRAIN: Duration = Duration::from_secs(30);
+
+/// Places at which one key waits: an invitation and a code for each command that waits.
+pub const REGISTRATIONS_EACH: usize = 32;
+/// Those of all keys.
+pub const REGISTRATIONS_IN_ALL: usize = 4_096;
+/// Control connections of the guests of one key.
+pub const GUESTS_EACH: usize = 16;
+/// Those of all guests.
+pub const GUESTS_IN_ALL: usize = 128;
+/// Paths of the guests of one key.
+pub const GUEST_PATHS_EACH: usize = 256;
+/// Those of all guests.
+pub const GUEST_PATHS_IN_ALL: usize = 2_048;
+/// The time that a path of a guest lasts; its hosts open another one.
+pub const GUEST_TIME: Duration = Duration::from_secs(24 * 3_600);
+/// What the guests of one key move within [`GUEST_TIME`], both directions together.
+pub const GUEST_BYTES: Bytes = Bytes(1_000_000_000_000);
+/// The rate of a key while it has guests, if it has no lower one.
+pub const GUEST_RATE: Rate = Rate::mbit(1_000);
+/// The time of a guest with a nameplate: enough for one exchange.
+pub const NAMEPLATE_TIME: Duration = Duration::from_secs(30);
+/// Attempts at nameplates in a minute, of one address or network of IPv6 (/64).
+pub const KNOCKS_EACH: usize = 3;
+/// Those of all strangers.
+pub const KNOCKS_IN_ALL: usize = 30;
+/// The time that a host that waits has to come when it is called.
+pub const MEET_PATIENCE: Duration = Duration::from_secs(5);

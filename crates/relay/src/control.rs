@@ -7,19 +7,26 @@ use peer::conn::{Conn, ConnError};
 use peer::listen::admission::refuse;
 use peer::{Fingerprint, random};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
+use wire::meet::Place;
 use wire::relay::{Issued, LabelPair, Reason, RelayFrame, Wish};
 use wire::session::{AbortCode, SessionFrame};
 use wire::tunnel::{Code, Target};
 
 use crate::associations::Associations;
-use crate::bounds::{DRAIN, WISHES_A_SECOND};
+use crate::bounds::{DRAIN, NAMEPLATE_TIME, WISHES_A_SECOND};
 use crate::keys::KeyState;
-use crate::state::{Permit, RelayGrant, RelayState, Told};
+use crate::meetings::{Guest, Registrations};
+use crate::state::{Destination, Permit, RelayGrant, RelayState};
 use crate::tickets::LIFETIME;
+use crate::told::Told;
 
 /// Serves a control connection until it ends.
 pub(crate) async fn serve(relay: &RelayState, mut conn: Conn, key: Fingerprint, grant: RelayGrant) {
+    if let Some(guest) = grant.guest {
+        serve_guest(relay, conn, (key, guest), &grant).await;
+        return;
+    }
     let state = match relay.prepare(key, &grant).await {
         Ok(state) => state,
         Err(why) => {
@@ -38,12 +45,47 @@ pub(crate) async fn serve(relay: &RelayState, mut conn: Conn, key: Fingerprint, 
     }
 }
 
+/// The same for a guest: what it moves is its host's.
+async fn serve_guest(
+    relay: &RelayState,
+    mut conn: Conn,
+    (key, guest): (Fingerprint, Guest),
+    grant: &RelayGrant,
+) {
+    let host = match relay.meetings.find(&guest.place) {
+        Ok(host) => host,
+        Err(reason) => {
+            let _ = refuse(&mut conn, AbortCode::Refused, reason.text).await;
+            return;
+        }
+    };
+    let Some(_place) = relay.meetings.guests.try_take(host.key.fingerprint()) else {
+        let text = "the host that waits at the relay has as many guests as it may";
+        let _ = refuse(&mut conn, AbortCode::Crowded, text.into()).await;
+        return;
+    };
+    let (tell, told) = relay.enter(key);
+    let serving = answer(relay, &mut conn, (key, host.key), grant, (&tell, told));
+    let ended = match guest.place {
+        Place::Invited(_) | Place::Key(_) => serving.await,
+        Place::Nameplate(_) => match timeout(NAMEPLATE_TIME, serving).await {
+            Ok(ended) => ended,
+            Err(_) => return,
+        },
+    };
+    if let Err(error) = ended {
+        tracing::debug!(label = grant.label, %error, "a guest has left");
+    }
+}
+
 /// What wakes a control connection up.
 enum Event {
     Wish(Wish),
     Associate(u32, Target),
     Labels(u32, Vec<LabelPair>),
     Retire(u32, Vec<u64>),
+    Register(u32, Place),
+    Withdraw(u32),
     Ping(u64),
     /// A sign of life that needs no answer.
     Alive,
@@ -63,6 +105,10 @@ async fn answer(
     let (mut draining, mut is_draining) = (relay.draining(), false);
     let mut turn = Instant::now();
     let mut associations = Associations::new(relay, &state, grant);
+    let of_key = (grant.known.clone(), grant.rights.clone());
+    let mut registrations = Registrations::new(&relay.meetings, &state, of_key, tell);
+    // One attempt at a code has one connection.
+    let mut has_knocked = false;
     loop {
         conn.flush_to_reader().await?;
         let heard = conn.receive(|frame| match RelayFrame::try_from(frame)? {
@@ -70,6 +116,8 @@ async fn answer(
             RelayFrame::Associate(number, target) => Ok(Event::Associate(number, target)),
             RelayFrame::Labels(number, pairs) => Ok(Event::Labels(number, pairs)),
             RelayFrame::Retire(number, labels) => Ok(Event::Retire(number, labels)),
+            RelayFrame::Register(number, place) => Ok(Event::Register(number, place)),
+            RelayFrame::Withdraw(number) => Ok(Event::Withdraw(number)),
             RelayFrame::Session(SessionFrame::Ping(number)) => Ok(Event::Ping(number)),
             RelayFrame::Session(SessionFrame::Pong(_)) => Ok(Event::Alive),
             other => Err(ConnError::unexpected(&other)),
@@ -84,11 +132,25 @@ async fn answer(
             let text = "this host has opened further control connections to the relay";
             return Err(refuse(conn, AbortCode::Crowded, text.into()).await);
         }
-        if matches!(event, Event::Wish(_) | Event::Associate(..) | Event::Labels(..)) {
+        if matches!(
+            event,
+            Event::Wish(_) | Event::Associate(..) | Event::Labels(..) | Event::Register(..)
+        ) {
             sleep_until(turn).await;
             turn = turn.max(Instant::now()) + Duration::from_secs(1) / WISHES_A_SECOND;
         }
         match event {
+            Event::Associate(number, _) if grant.guest.is_some() => {
+                let text = "guests of a relay have paths over TCP alone";
+                let reason = Reason::new(Code::Forbidden, text);
+                conn.push(&RelayFrame::Dissociated(number, reason));
+            }
+            Event::Register(number, _) if grant.guest.is_some() || !relay.options.takes_guests => {
+                let text = "nobody may wait at this relay, or come as a guest";
+                conn.push(&RelayFrame::Unregistered(number, Reason::new(Code::Forbidden, text)));
+            }
+            Event::Register(number, place) => conn.push(&registrations.register(number, place)),
+            Event::Withdraw(number) => registrations.withdraw(number),
             Event::Associate(number, target) => {
                 conn.push(&associations.make(number, &target, is_draining).await);
             }
@@ -96,7 +158,13 @@ async fn answer(
             Event::Retire(number, labels) => associations.retire(number, &labels),
             Event::Wish(wish) => {
                 let number = wish.number;
-                match issue(relay, &state, grant, (wish, tell), is_draining)? {
+                let is_numbered = matches!(grant.guest, Some(Guest { place: Place::Nameplate(_) }));
+                if is_numbered && std::mem::replace(&mut has_knocked, true) {
+                    let text = "a code is for one connection at a time";
+                    conn.push(&RelayFrame::Denied(number, Reason::new(Code::Busy, text)));
+                    continue;
+                }
+                match issue(relay, (key, &state), grant, (wish, tell), is_draining)? {
                     Ok(issued) => conn.push(&RelayFrame::Tickets(issued)),
                     Err(reason) => {
                         state.refuse();
@@ -114,6 +182,9 @@ async fn answer(
             Event::Told(Told::Failed(ticket, reason)) => {
                 conn.push(&RelayFrame::Failed(ticket, reason));
             }
+            Event::Told(Told::Meet(number, ticket)) => {
+                conn.push(&RelayFrame::Meet(number, ticket));
+            }
             Event::Draining => {
                 is_draining = true;
                 let seconds = u16::try_from(DRAIN.as_secs()).expect("half a minute");
@@ -126,7 +197,7 @@ async fn answer(
 /// Tickets for a wish, or why there are none.
 fn issue(
     relay: &RelayState,
-    state: &Arc<KeyState>,
+    (peer, state): (Fingerprint, &Arc<KeyState>),
     grant: &RelayGrant,
     (wish, tell): (Wish, &mpsc::Sender<Told>),
     is_draining: bool,
@@ -139,19 +210,31 @@ fn issue(
     if let Some(why) = state.used_up() {
         return denied(Code::Forbidden, &why);
     }
-    if !grant.rights.may_permit(&target) {
-        return denied(Code::Forbidden, &format!("{target} is not permitted there"));
-    }
-    let permit = Arc::new(Permit {
-        target,
-        rights: grant.rights.clone(),
-        known: grant.known.clone(),
-        key: Arc::clone(state),
-        control: tell.clone(),
-    });
+    let (key, control) = (Arc::clone(state), tell.clone());
+    let (owner, permit) = if let Some(Guest { place }) = grant.guest {
+        let host = match relay.meetings.find(&place) {
+            Ok(host) => host,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let (destination, rights) = (Destination::Waiting(place), host.rights.of_guests());
+        // Its host may have come back with another entry.
+        let (key, known) = (host.key, host.known);
+        (peer, Permit { destination, rights, known, key, control })
+    } else {
+        if !grant.rights.may_permit(&target) {
+            return denied(Code::Forbidden, &format!("{target} is not permitted there"));
+        }
+        let destination = Destination::Target(target);
+        let (rights, known) = (grant.rights.clone(), grant.known.clone());
+        (state.fingerprint(), Permit { destination, rights, known, key, control })
+    };
+    let (count, permit) = match permit.destination {
+        Destination::Waiting(Place::Nameplate(_)) => (1, Arc::new(permit)),
+        _ => (count.into(), Arc::new(permit)),
+    };
     let draw = || random().map_err(std::io::Error::other);
     let now = relay.clock.now();
-    let tickets = relay.tickets().issue(now, state.fingerprint(), &permit, count.into(), draw)?;
+    let tickets = relay.tickets().issue(now, owner, &permit, count, draw)?;
     if tickets.is_empty() {
         return denied(Code::Busy, "too many tickets of this host are not used yet");
     }

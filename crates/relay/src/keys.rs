@@ -13,6 +13,8 @@ use peer::{Cap, Fingerprint};
 use tokio::sync::watch;
 use units::{Bytes, Rate, Span};
 
+use crate::bounds::{GUEST_BYTES, GUEST_TIME};
+
 /// Keys of which something is remembered while they have no path.
 const MOST_REMEMBERED: usize = 1_024;
 
@@ -30,6 +32,8 @@ pub(crate) struct KeyState {
     paths: AtomicU64,
     opened: AtomicU64,
     refused: AtomicU64,
+    /// What its guests have moved since a time, if they have.
+    guests: Mutex<(Option<Instant>, u64)>,
     cap: Mutex<Option<KeyCap>>,
     /// Why nothing more is moved in this month.
     used_up: watch::Sender<Option<String>>,
@@ -81,6 +85,7 @@ impl Keys {
             paths: AtomicU64::new(0),
             opened: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            guests: Mutex::default(),
             cap: Mutex::default(),
             used_up: watch::Sender::new(None),
         });
@@ -204,6 +209,23 @@ impl KeyState {
         counter.fetch_add(bytes as u64, Relaxed);
     }
 
+    /// Bytes were moved for a guest of this key.
+    pub(crate) fn count_of_guest(&self, bytes: usize) {
+        let mut guests = self.guests.lock().expect("no panic while held");
+        guests.0.get_or_insert_with(Instant::now);
+        guests.1 += bytes as u64;
+    }
+
+    /// Why its guests may move nothing more for a while.
+    pub(crate) fn guests_used_up(&self) -> Option<String> {
+        let mut guests = self.guests.lock().expect("no panic while held");
+        if guests.0.is_some_and(|since| since.elapsed() >= GUEST_TIME) {
+            *guests = (None, 0);
+        }
+        let text = || format!("the guests of that host have moved {GUEST_BYTES} within a day");
+        (guests.1 >= GUEST_BYTES.0).then(text)
+    }
+
     /// Something was refused, or came to nothing.
     pub(crate) fn refuse(&self) {
         self.refused.fetch_add(1, Relaxed);
@@ -249,5 +271,25 @@ impl Drop for OpenPath {
 impl fmt::Debug for KeyState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.figures().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_guests_of_a_key_have_a_volume_a_day() {
+        let keys = Keys::default();
+        let [one, other] = [1, 2].map(|octet| keys.of(Fingerprint::from([octet; 32]), "host"));
+        let half = usize::try_from(GUEST_BYTES.0 / 2).unwrap();
+        one.count_of_guest(half);
+        assert_eq!(one.guests_used_up(), None);
+        one.count_of_guest(half);
+        let why = one.guests_used_up().expect("that is all");
+        assert!(why.contains("within a day"), "{why}");
+        assert_eq!(other.guests_used_up(), None);
+        one.guests.lock().unwrap().0 = Instant::now().checked_sub(GUEST_TIME);
+        assert_eq!(one.guests_used_up(), None, "a day later");
     }
 }

@@ -10,6 +10,8 @@
 //! | the service: who may have tickets, what a ticket opens | `service` |
 //! | control connections, their associations; what is remembered of hosts | `control`, `associations`; `state` |
 //! | what peers may do: words of the list of authorized peers | `rights` |
+//! | hosts that wait here, and their guests; attempts at nameplates; news for hosts | `meetings`; `knocks`; `told` |
+//! | hosts that wait at relays and are met there; their codes | `meeting` |
 //! | tickets that were issued and not yet shown | `tickets` |
 //! | a path; its thread; its bytes, through a pipe; how much of them waits here | `path`; `movers`; `splice`; `hop` |
 //! | datagrams: their thread; where they go; the tags of those that bind addresses | `datagrams`; `labels`; `tags` |
@@ -30,7 +32,10 @@ mod control;
 mod datagrams;
 pub mod hop;
 mod keys;
+pub mod knocks;
 pub mod labels;
+pub mod meeting;
+mod meetings;
 mod meter;
 mod movers;
 mod path;
@@ -41,8 +46,12 @@ mod splice;
 mod state;
 mod tags;
 pub mod tickets;
+mod told;
 
-pub use client::{Binding, Client, ClientOptions, ClientState, RelayCarrier, RelayDialing};
+pub use client::{
+    Binding, Client, ClientOptions, ClientState, RelayCarrier, RelayDialing, WaitState,
+    WaitingPlace, calls,
+};
 pub use keys::KeyFigures;
 pub use rights::RelayRights;
 pub use service::RelayService;

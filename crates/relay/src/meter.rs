@@ -96,6 +96,8 @@ impl Divider {
 pub(crate) struct PathMeter {
     key: Arc<KeyState>,
     is_up: bool,
+    /// Whether the path is a guest's of the key.
+    is_guest: bool,
     divided: Option<Share>,
     /// Bytes of the last grant.
     granted: usize,
@@ -111,7 +113,12 @@ struct Share {
 impl PathMeter {
     /// Counts what a path of a key moves, to its destination (`is_up`) or from there.
     pub(crate) fn new(key: &Arc<KeyState>, is_up: bool) -> PathMeter {
-        PathMeter { key: Arc::clone(key), is_up, divided: None, granted: 0 }
+        PathMeter { key: Arc::clone(key), is_up, is_guest: false, divided: None, granted: 0 }
+    }
+
+    /// The same of a guest of the key.
+    pub(crate) fn of_guest(self) -> PathMeter {
+        PathMeter { is_guest: true, ..self }
     }
 
     /// The same within a rate, and within a bound of the key's own.
@@ -149,6 +156,9 @@ impl PathMeter {
     /// Of what was granted last, so many bytes were moved.
     pub(crate) fn handle_moved(&mut self, moved: usize) {
         self.key.count(self.is_up, moved);
+        if self.is_guest {
+            self.key.count_of_guest(moved);
+        }
         if let Some(share) = &self.divided
             && self.granted > moved
         {

@@ -6,6 +6,8 @@ use reach::Reach;
 use units::Rate;
 use wire::tunnel::{Host, Target};
 
+use crate::bounds::GUEST_RATE;
+
 /// The rights' words of this crate: where a peer's connections may go, and how much they may move
 /// in a month.
 pub static RIGHTS: [RightsKey; 2] = [
@@ -58,6 +60,12 @@ impl RelayRights {
     #[must_use]
     pub fn of_token() -> RelayRights {
         RelayRights { reach: Self::ports_of_hosts(), ..RelayRights::default() }
+    }
+
+    /// Those of the guests of a host with these: within its bounds, and within that of guests.
+    pub(crate) fn of_guests(&self) -> RelayRights {
+        let max = self.max.map_or(GUEST_RATE, |own| own.min(GUEST_RATE));
+        RelayRights { reach: Reach::default(), max: Some(max), cap: self.cap }
     }
 
     /// Whether there are none.

@@ -18,13 +18,15 @@ use reach::{For, dial};
 use stripe::{Listening, UdpSocket};
 use tokio::net::TcpStream;
 use tokio::task::spawn_blocking;
-use tokio::time::{interval, timeout};
+use tokio::time::{interval, sleep, timeout};
+use wire::meet::{Knock, Place};
 use wire::relay::{Reason, SERVICE, Ticket};
 use wire::session::SessionId;
 use wire::tunnel::Code;
 
 use crate::bounds::{
-    DRAIN, HALF_OPEN_EACH, HALF_OPEN_IN_ALL, HALF_OPEN_PATIENCE, PATHS_EACH, PATHS_IN_ALL,
+    DRAIN, GUEST_TIME, HALF_OPEN_EACH, HALF_OPEN_IN_ALL, HALF_OPEN_PATIENCE, NAMEPLATE_TIME,
+    PATHS_EACH, PATHS_IN_ALL,
 };
 use crate::control;
 use crate::datagrams::{DatagramFigures, Datagrams};
@@ -33,7 +35,8 @@ use crate::labels::ASSOCIATIONS_IN_ALL;
 use crate::meter::{Divider, PathMeter};
 use crate::movers::Movers;
 use crate::rights::RelayRights;
-use crate::state::{Permit, RelayGrant, RelayOptions, RelayState, Told};
+use crate::state::{Destination, Permit, RelayGrant, RelayOptions, RelayState};
+use crate::told::Told;
 
 /// The service that carries connections for peers of a host.
 pub struct RelayService {
@@ -132,16 +135,22 @@ impl RelayService {
 
     /// Carries the connection that showed a ticket. Nobody is told anything on it.
     async fn relay(&self, stream: TcpStream, ticket: Ticket) {
-        let Some((key, permit)) = self.state.spend(&ticket) else {
+        let Err(stream) = self.state.meetings.take(&ticket, stream) else {
+            // A guest waits for it.
+            return;
+        };
+        let Some((_, permit)) = self.state.spend(&ticket) else {
             self.unknown.inc();
             return;
         };
+        let key = permit.key.fingerprint();
         let ended = tokio::select! {
             // Rights are looked at before anybody is dialed.
             biased;
             () = self.state.options.authorized.changed(key, permit.known.as_ref()) => {
                 Err(Reason::new(Code::Forbidden, "the rights of this host have changed there"))
             }
+            why = until_over(&permit) => Err(Reason::new(Code::Forbidden, &why)),
             why = permit.key.until_used_up() => Err(Reason::new(Code::Forbidden, &why)),
             ended = self.connect(stream, key, &permit) => ended,
         };
@@ -155,7 +164,7 @@ impl RelayService {
                 text
             }
         };
-        let text = format!("{} to {}: {how}", permit.key.label(), permit.target);
+        let text = format!("{} to {}: {how}", permit.key.label(), permit.destination);
         self.state.options.events.detail(text);
     }
 
@@ -170,14 +179,24 @@ impl RelayService {
         let place = self.paths.try_take(key);
         let _path = place.ok_or_else(|| busy("the relay has as many paths as it takes"))?;
         let half_open = self.half_open(key).await?;
-        let lookups = self.state.lookups.of(*key.as_bytes());
-        let dialed = dial(&permit.target, For::Peer(&permit.rights.reach), &lookups).await?;
-        let failed =
-            |error: &io::Error| Reason::new(Code::Failed, &format!("{}: {error}", permit.target));
+        let (dialed, guest) = match &permit.destination {
+            Destination::Target(target) => {
+                let lookups = self.state.lookups.of(*key.as_bytes());
+                (dial(target, For::Peer(&permit.rights.reach), &lookups).await?, None)
+            }
+            Destination::Waiting(place) => {
+                let guest = self.state.meetings.path(key)?;
+                (self.state.meetings.call(place).await?, Some(guest))
+            }
+        };
+        let is_guest = guest.is_some();
+        let to = &permit.destination;
+        let failed = |error: &io::Error| Reason::new(Code::Failed, &format!("{to}: {error}"));
         net::socket::tune(&dialed).map_err(|error| failed(&error))?;
         let _open = permit.key.open();
         let meters = [true, false].map(|is_up| {
             let meter = PathMeter::new(&permit.key, is_up);
+            let meter = if is_guest { meter.of_guest() } else { meter };
             if self.state.options.max_rate.is_none() && permit.rights.max.is_none() {
                 return meter;
             }
@@ -187,11 +206,54 @@ impl RelayService {
         match carried.await {
             Ok(()) => Ok("ended".into()),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                let text = format!("{} has accepted, and says nothing", permit.target);
+                let text = format!("{to} has accepted, and says nothing");
                 Err(Reason::new(Code::TimedOut, &text))
             }
             Err(error) => Ok(format!("reset: {error}")),
         }
+    }
+
+    /// Lets in whoever may use the relay.
+    fn authorize_host(&self, asking: &Asking<'_>) -> Result<RelayGrant, String> {
+        let (known, peer) = (asking.known.cloned(), asking.peer);
+        let label = known.as_ref().map_or_else(|| peer.to_string(), Peer::label);
+        let own = known.as_ref().map(RelayRights::of).filter(|own| !own.is_empty());
+        if let Some(rights) = own {
+            return Ok(RelayGrant { rights, known, label, guest: None });
+        }
+        match asking.holds_token() {
+            Ok(()) => {
+                let rights = self.state.options.of_token.clone();
+                Ok(RelayGrant { rights, known, label, guest: None })
+            }
+            Err(TokenRefusal::Wrong) => {
+                Err("the token is not the one that this relay printed; each start prints a new \
+                     one"
+                .into())
+            }
+            Err(TokenRefusal::Taken) => Err("the token is another host's".into()),
+            Err(TokenRefusal::NotShown) => Err(format!(
+                "the key {peer} may not use this relay: 'anabranch keys trust sender {peer} NAME \
+                 --may relay', there, lets it"
+            )),
+        }
+    }
+
+    /// Lets in whoever knows where a host waits here.
+    fn authorize_guest(&self, asking: &Asking<'_>) -> Result<RelayGrant, String> {
+        if !self.state.options.takes_guests {
+            return Err("this relay takes no guests: its owner has switched them off".into());
+        }
+        let knock = Knock::of_request(&asking.hello.request);
+        let knock = knock.ok_or("that is no invitation of this version")?;
+        if let Knock::Key(_) = knock {
+            self.authorize_host(asking)?;
+        }
+        let (from, now) = (asking.from.ip(), self.state.clock.now());
+        let guest = self.state.meetings.admit(knock, from, now)?;
+        let label = format!("the guest {}", asking.peer);
+        let (rights, known) = (RelayRights::default(), None);
+        Ok(RelayGrant { rights, known, label, guest: Some(guest) })
     }
 
     /// A place for a connection whose destination has said nothing yet.
@@ -201,6 +263,24 @@ impl RelayService {
             Reason::new(Code::Busy, "too many connections of this host wait for an answer there")
         })
     }
+}
+
+/// Waits until a path of a guest has had its time, or its host's guests have had their bytes.
+async fn until_over(permit: &Permit) -> String {
+    let Destination::Waiting(place) = &permit.destination else { return pending().await };
+    let time = match place {
+        Place::Invited(_) | Place::Key(_) => GUEST_TIME,
+        Place::Nameplate(_) => NAMEPLATE_TIME,
+    };
+    let used_up = async {
+        loop {
+            if let Some(why) = permit.key.guests_used_up() {
+                return why;
+            }
+            sleep(CHARGE_EVERY).await;
+        }
+    };
+    timeout(time, used_up).await.unwrap_or_else(|_| "a guest's path has had its time".into())
 }
 
 impl Service for RelayService {
@@ -224,25 +304,10 @@ impl Service for RelayService {
     }
 
     fn authorize(&self, asking: &Asking<'_>) -> Result<RelayGrant, String> {
-        let (known, peer) = (asking.known.cloned(), asking.peer);
-        let label = known.as_ref().map_or_else(|| peer.to_string(), Peer::label);
-        let own = known.as_ref().map(RelayRights::of).filter(|own| !own.is_empty());
-        if let Some(rights) = own {
-            return Ok(RelayGrant { rights, known, label });
+        if asking.hello.service == SERVICE && !asking.hello.request.is_empty() {
+            return self.authorize_guest(asking);
         }
-        match asking.holds_token() {
-            Ok(()) => Ok(RelayGrant { rights: self.state.options.of_token.clone(), known, label }),
-            Err(TokenRefusal::Wrong) => {
-                Err("the token is not the one that this relay printed; each start prints a new \
-                     one"
-                .into())
-            }
-            Err(TokenRefusal::Taken) => Err("the token is another host's".into()),
-            Err(TokenRefusal::NotShown) => Err(format!(
-                "the key {peer} may not use this relay: 'anabranch keys trust sender {peer} NAME \
-                 --may relay', there, lets it"
-            )),
-        }
+        self.authorize_host(asking)
     }
 
     fn register(&self, registry: &mut Registry) {
@@ -263,6 +328,8 @@ impl Service for RelayService {
         for (name, what, places) in [
             ("path_places", "Paths in all", &self.paths),
             ("half_open", "Paths whose destination has said nothing yet", &self.half_open),
+            ("guests", "Control connections of guests in all", &self.state.meetings.guests),
+            ("guest_paths", "Paths of guests in all", &self.state.meetings.paths),
         ] {
             let (most, places) = (places.most() as u64, Arc::clone(places));
             register_budget(registry, name, what, None, most, move || places.count() as u64);

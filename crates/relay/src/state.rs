@@ -3,6 +3,7 @@
 
 use events::Events;
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
@@ -11,14 +12,17 @@ use peer::{AuthorizedPeers, Fingerprint, Peer, Timetable};
 use reach::Lookups;
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
-use wire::relay::{Reason, Ticket};
+use wire::meet::Place;
+use wire::relay::Ticket;
 use wire::tunnel::Target;
 
 use crate::bounds::CONTROLS_EACH;
 use crate::datagrams::Datagrams;
 use crate::keys::{KeyState, Keys};
+use crate::meetings::{Guest, Meetings};
 use crate::rights::RelayRights;
 use crate::tickets::Tickets;
+use crate::told::Told;
 
 /// What a relay needs to know.
 pub struct RelayOptions {
@@ -32,6 +36,8 @@ pub struct RelayOptions {
     /// The folder with the monthly counts of keys that have a cap; without one, such keys are
     /// refused.
     pub usage: Option<PathBuf>,
+    /// Whether hosts may wait here, and whoever holds their tokens or codes come as guests.
+    pub takes_guests: bool,
     /// Where each path is told.
     pub events: Events,
 }
@@ -44,6 +50,8 @@ pub(crate) struct RelayState {
     pub(crate) lookups: Lookups,
     /// The UDP side, if there is one.
     pub(crate) datagrams: OnceLock<Datagrams>,
+    /// Hosts that wait here.
+    pub(crate) meetings: Meetings,
     tickets: Mutex<Tickets<Fingerprint, Arc<Permit>>>,
     controls: Mutex<BTreeMap<Fingerprint, VecDeque<mpsc::Sender<Told>>>>,
     /// Whether the relay stops.
@@ -55,22 +63,37 @@ pub struct RelayGrant {
     pub(crate) rights: RelayRights,
     pub(crate) known: Option<Peer>,
     pub(crate) label: String,
+    /// If it is a guest: whose.
+    pub(crate) guest: Option<Guest>,
 }
 
 /// What a ticket stands for.
 pub(crate) struct Permit {
-    pub(crate) target: Target,
+    pub(crate) destination: Destination,
     pub(crate) rights: RelayRights,
-    /// The entry of the key when the ticket was issued.
+    /// The entry of the key when the ticket was issued; of a guest's that of its host.
     pub(crate) known: Option<Peer>,
     pub(crate) key: Arc<KeyState>,
     /// Where the host is told what became of the connection.
     pub(crate) control: mpsc::Sender<Told>,
 }
 
-/// What a control connection has to tell its host.
-pub(crate) enum Told {
-    Failed(Ticket, Reason),
+/// Where a path leads.
+#[derive(Clone, Debug)]
+pub(crate) enum Destination {
+    /// To a host that is dialed.
+    Target(Target),
+    /// To the host that waits at this place.
+    Waiting(Place),
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Destination::Target(target) => target.fmt(f),
+            Destination::Waiting(_) => f.write_str("the host that waits here"),
+        }
+    }
 }
 
 /// Failures that a control connection remembers until they are sent; further ones are not told.
@@ -84,6 +107,7 @@ impl RelayState {
             keys: Keys::default(),
             lookups: Lookups::new(),
             datagrams: OnceLock::new(),
+            meetings: Meetings::default(),
             tickets: Mutex::default(),
             controls: Mutex::default(),
             draining: watch::Sender::new(false),

@@ -21,7 +21,12 @@ fn run(name: &str, least: usize, check: fn(&[u8])) {
 
 #[test]
 fn wire_relay() {
-    run("wire_relay", 15, target::wire_relay);
+    run("wire_relay", 21, target::wire_relay);
+}
+
+#[test]
+fn wire_meet() {
+    run("wire_meet", 5, target::wire_meet);
 }
 
 #[test]

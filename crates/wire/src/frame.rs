@@ -4,15 +4,16 @@
 //! the body. All integers are big-endian. Here is the one list of kinds. What they mean stands with
 //! those who speak them: [`session`](crate::session) begins and ends every connection, and a
 //! service has kinds of its own, as [`files`](crate::files), [`measure`](crate::measure),
-//! [`relay`](crate::relay), [`feed`](crate::feed) and [`gateway`](crate::gateway).
+//! [`relay`](crate::relay), [`meet`](crate::meet), [`feed`](crate::feed) and
+//! [`gateway`](crate::gateway).
 
 use alloc::vec::Vec;
 
 use crate::limits::{
     MAX_ADDRESSES, MAX_FEED, MAX_FILTER, MAX_HASHES, MAX_LABEL, MAX_NAME, MAX_NETWORKS,
-    MAX_PAYLOAD, MAX_RANGES, MAX_REASON, MAX_RECORDS_BODY, MAX_RELAY_REASON, MAX_REQUEST,
-    MAX_SERVICE, MAX_TEXT, MAX_WISH_TARGET, MOST_FEED_PATHS, MOST_FEED_RELAYS, MOST_LABELS,
-    MOST_TICKETS, SECRET, TICKET,
+    MAX_PAYLOAD, MAX_PLACE, MAX_RANGES, MAX_REASON, MAX_RECORDS_BODY, MAX_RELAY_REASON,
+    MAX_REQUEST, MAX_SERVICE, MAX_TEXT, MAX_WISH_TARGET, MOST_FEED_PATHS, MOST_FEED_RELAYS,
+    MOST_LABELS, MOST_TICKETS, PAKE, PROOF, SECRET, TICKET,
 };
 use crate::manifest::{MAX_CHUNK, MAX_PATH};
 
@@ -213,10 +214,18 @@ pub enum FrameKind {
     Retire,
     FeedState,
     Compressed,
+    Register,
+    Registered,
+    Unregistered,
+    Withdraw,
+    Meet,
+    Pake,
+    Proof,
+    Introduced,
 }
 
 /// Each kind with its name and the longest body.
-const KINDS: [(FrameKind, &str, usize); 59] = [
+const KINDS: [(FrameKind, &str, usize); 67] = [
     (FrameKind::Hello, "Hello", 2 + 16 + 1 + 16 + 1 + MAX_SERVICE + MAX_REQUEST),
     (FrameKind::Join, "Join", 16),
     (FrameKind::Entries, "Entries", MAX_CHUNK),
@@ -276,6 +285,14 @@ const KINDS: [(FrameKind, &str, usize); 59] = [
     (FrameKind::Retire, "Retire", 4 + MOST_LABELS * 8),
     (FrameKind::FeedState, "FeedState", 8 + 1 + 4 + 8 + 4 + 8),
     (FrameKind::Compressed, "Compressed", MAX_BODY),
+    (FrameKind::Register, "Register", 4 + MAX_PLACE),
+    (FrameKind::Registered, "Registered", 4),
+    (FrameKind::Unregistered, "Unregistered", 4 + 1 + MAX_RELAY_REASON),
+    (FrameKind::Withdraw, "Withdraw", 4),
+    (FrameKind::Meet, "Meet", 4 + TICKET),
+    (FrameKind::Pake, "Pake", PAKE),
+    (FrameKind::Proof, "Proof", PROOF),
+    (FrameKind::Introduced, "Introduced", PROOF + 16 + 32),
 ];
 
 impl FrameKind {

@@ -45,6 +45,14 @@ pub const SECRET: usize = 32;
 pub(crate) const MAX_WISH_TARGET: usize = 1 + 1 + 253 + 2;
 /// The longest reason of a relay.
 pub(crate) const MAX_RELAY_REASON: usize = 256;
+/// Octets of an invitation to a host that waits at a relay, and of what is registered of it.
+pub const INVITATION: usize = 32;
+/// The longest form of a place at a relay.
+pub(crate) const MAX_PLACE: usize = 1 + INVITATION;
+/// Octets of a message of the exchange with a code.
+pub const PAKE: usize = 33;
+/// Octets of the proof that a side of that exchange has its key.
+pub const PROOF: usize = 32;
 /// The most networks that a gateway announces.
 pub const MAX_NETWORKS: usize = 256;
 /// The longest name of a service.

@@ -14,6 +14,13 @@
 //! [associates](RelayFrame::Associate) a number of its own with a destination, registers the
 //! [labels](RelayFrame::Labels) of a connection, and proves its addresses with the datagrams of
 //! [`bind`](crate::bind). The relay passes datagrams with these labels on, as they are.
+//!
+//! A host may also wait at the relay: it [registers](RelayFrame::Register) a
+//! [`Place`], and the relay calls it with [`RelayFrame::Meet`] for each
+//! connection that somebody wants with it. The host opens a data connection, which begins with the
+//! ticket of that call; the relay joins both. Whoever knows the place is a guest: the hello of
+//! its control connection has a [`Knock`](crate::meet::Knock) as its request, and its tickets lead
+//! to that host, whatever target its wishes name.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -22,11 +29,12 @@ use core::fmt;
 use crate::frame::{Emit, FrameKind, RawFrame, WireError};
 use crate::limits::{MAX_RELAY_REASON, MAX_WISH_TARGET};
 pub use crate::limits::{MOST_LABELS, MOST_TICKETS, SECRET, TICKET};
+use crate::meet::Place;
 use crate::reader::Reader;
 use crate::session::SessionFrame;
 use crate::tunnel::{Answer, Code, MOST_NAME, MOST_TEXT, Target};
 
-/// The name of the service; it has no request.
+/// The name of the service. Its request is empty, or the knock of a guest.
 pub const SERVICE: &str = "relay";
 // The bounds of frames are those of what is in them.
 const _: () = assert!(MAX_WISH_TARGET == 1 + 1 + MOST_NAME + 2 && MAX_RELAY_REASON == MOST_TEXT);
@@ -198,6 +206,17 @@ pub enum RelayFrame<'a> {
     /// The pairs with these labels to the destination lead nowhere from now on; without labels the
     /// association ends.
     Retire(u32, Vec<u64>),
+    /// The host waits at this place, under a number of its own.
+    Register(u32, Place),
+    /// The answer to [`RelayFrame::Register`].
+    Registered(u32),
+    /// The host waits at no place of that number, or no longer.
+    Unregistered(u32, Reason),
+    /// The host no longer waits at the place of that number.
+    Withdraw(u32),
+    /// Somebody wants a connection with the host that waits at the place of that number: a data
+    /// connection with this ticket becomes it.
+    Meet(u32, Ticket),
 }
 
 impl Emit for RelayFrame<'_> {
@@ -215,6 +234,11 @@ impl Emit for RelayFrame<'_> {
             RelayFrame::Labels(..) => FrameKind::Labels,
             RelayFrame::Labelled(..) => FrameKind::Labelled,
             RelayFrame::Retire(..) => FrameKind::Retire,
+            RelayFrame::Register(..) => FrameKind::Register,
+            RelayFrame::Registered(_) => FrameKind::Registered,
+            RelayFrame::Unregistered(..) => FrameKind::Unregistered,
+            RelayFrame::Withdraw(_) => FrameKind::Withdraw,
+            RelayFrame::Meet(..) => FrameKind::Meet,
         }
     }
 
@@ -233,7 +257,9 @@ impl Emit for RelayFrame<'_> {
                     out.extend_from_slice(ticket.octets());
                 }
             }
-            RelayFrame::Denied(number, reason) | RelayFrame::Dissociated(number, reason) => {
+            RelayFrame::Denied(number, reason)
+            | RelayFrame::Dissociated(number, reason)
+            | RelayFrame::Unregistered(number, reason) => {
                 out.extend_from_slice(&number.to_be_bytes());
                 reason.write(out);
             }
@@ -264,6 +290,17 @@ impl Emit for RelayFrame<'_> {
             RelayFrame::Retire(number, labels) => {
                 out.extend_from_slice(&number.to_be_bytes());
                 out.extend(labels.iter().flat_map(|label| label.to_be_bytes()));
+            }
+            RelayFrame::Register(number, place) => {
+                out.extend_from_slice(&number.to_be_bytes());
+                place.write(out);
+            }
+            RelayFrame::Registered(number) | RelayFrame::Withdraw(number) => {
+                out.extend_from_slice(&number.to_be_bytes());
+            }
+            RelayFrame::Meet(number, ticket) => {
+                out.extend_from_slice(&number.to_be_bytes());
+                out.extend_from_slice(ticket.octets());
             }
         }
     }
@@ -329,6 +366,17 @@ impl<'a> TryFrom<RawFrame<'a>> for RelayFrame<'a> {
                     labels.push(reader.u64()?);
                 }
                 RelayFrame::Retire(number, labels)
+            }
+            FrameKind::Register => RelayFrame::Register(reader.u32()?, Place::read(&mut reader)?),
+            FrameKind::Registered => RelayFrame::Registered(reader.u32()?),
+            FrameKind::Unregistered => {
+                RelayFrame::Unregistered(reader.u32()?, Reason::read(&mut reader)?)
+            }
+            FrameKind::Withdraw => RelayFrame::Withdraw(reader.u32()?),
+            FrameKind::Meet => {
+                let number = reader.u32()?;
+                let ticket = Ticket::of_octets(reader.array()?).ok_or_else(|| bad("ticket"))?;
+                RelayFrame::Meet(number, ticket)
             }
             _ => return SessionFrame::try_from(raw).map(RelayFrame::Session),
         };

@@ -1,6 +1,7 @@
 //! The frames of relays survive the wire, and tickets are told from what else comes to the port.
 
 use proptest::prelude::*;
+use wire::meet::Place;
 use wire::relay::{
     Associated, Issued, LabelPair, MOST_LABELS, MOST_TICKETS, Reason, RelayFrame, Ticket, Wish,
 };
@@ -53,6 +54,13 @@ fn every_kind_comes_back_as_it_went() {
         RelayFrame::Labelled(1, 16),
         RelayFrame::Retire(1, vec![]),
         RelayFrame::Retire(1, vec![u64::MAX; MOST_LABELS]),
+        RelayFrame::Register(1, Place::Invited([7; 32])),
+        RelayFrame::Register(u32::MAX, Place::Nameplate(99_999)),
+        RelayFrame::Register(2, Place::Key([7; 32])),
+        RelayFrame::Registered(1),
+        RelayFrame::Unregistered(1, Reason::new(Code::Busy, "another host waits there")),
+        RelayFrame::Withdraw(1),
+        RelayFrame::Meet(1, Ticket::of_random([9; 16])),
     ] {
         let bytes = emitted(&frame);
         assert_eq!(parsed(&bytes), Ok(Some(frame.clone())));
@@ -140,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_arrives_is_refused_or_means_something(kind in 38_u8..=57, body: Vec<u8>) {
+    fn whatever_arrives_is_refused_or_means_something(kind in 38_u8..=64, body: Vec<u8>) {
         let length = u32::try_from(body.len()).unwrap().to_be_bytes();
         let bytes = [&[kind][..], &length, &body].concat();
         if let Ok(Some(frame)) = parsed(&bytes) {

@@ -1,7 +1,7 @@
 //! How a command and the hosts that it dials know each other.
 
 use files::{Error, StreamInput};
-use peer::{Credential, Remote};
+use peer::{Credential, Remote, Token};
 
 use crate::dirs::Dirs;
 use crate::peers::{List, key_of};
@@ -18,14 +18,38 @@ pub(super) fn credential(
     dirs: &Dirs,
     stream: Option<&StreamInput>,
 ) -> Result<Credential, Error> {
-    let is_stdin = stream == Some(&StreamInput::Stdin);
-    if is_stdin && source.is_stdin() {
-        return Err(Error::usage("standard input is the stream: --token-stdin cannot read it"));
-    }
+    check_stdin(source, stream)?;
     match known_credential(source, to, dirs)? {
         Some(credential) => Ok(credential),
-        None if is_stdin => TokenSource::ask_terminal().map(Credential::Token),
-        None => TokenSource::ask().map(Credential::Token),
+        None => asked(stream).map(Credential::Token),
+    }
+}
+
+/// The given token, or else one from the prompt.
+///
+/// # Errors
+/// As [`credential`].
+pub(super) fn token_of(source: &TokenSource, stream: Option<&StreamInput>) -> Result<Token, Error> {
+    check_stdin(source, stream)?;
+    match source.given()? {
+        Some(token) => Ok(token),
+        None => asked(stream),
+    }
+}
+
+/// Checks that what standard input yields is not both a stream and a token.
+fn check_stdin(source: &TokenSource, stream: Option<&StreamInput>) -> Result<(), Error> {
+    if stream == Some(&StreamInput::Stdin) && source.is_stdin() {
+        return Err(Error::usage("standard input is the stream: --token-stdin cannot read it"));
+    }
+    Ok(())
+}
+
+/// A token from the prompt.
+fn asked(stream: Option<&StreamInput>) -> Result<Token, Error> {
+    match stream {
+        Some(StreamInput::Stdin) => TokenSource::ask_terminal(),
+        _ => TokenSource::ask(),
     }
 }
 

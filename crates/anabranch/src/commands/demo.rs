@@ -116,6 +116,7 @@ async fn transfer_once(
         overwrite: files::Overwrite::OnRequest,
         allow_delete: false,
         archive: false,
+        meetings: None,
     };
     let (announcements, mut announced) = Events::observed();
     let receiving = tokio::spawn(files::receive(options, announcements));

@@ -250,6 +250,7 @@ async fn receive(listener: &Listener, target: &Target) -> Result<(), Failure> {
             // Whoever logs in with ssh may do this here anyway.
             allow_delete: true,
             archive: true,
+            meetings: None,
         };
         run_with_events(
             |events| files::receive(options, events),
@@ -271,7 +272,8 @@ async fn receive(listener: &Listener, target: &Target) -> Result<(), Failure> {
 /// Serves the requesting peer.
 async fn serve_offer(listener: &Listener, offer: Offer) -> Result<(), Failure> {
     let served = listener.run(|listen| {
-        let options = ServeOptions { directory: offer.root.clone(), listen, once: true };
+        let options =
+            ServeOptions { directory: offer.root.clone(), listen, once: true, meetings: None };
         run_with_events(
             |events| files::serve(options, events),
             |event| {

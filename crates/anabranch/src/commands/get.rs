@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::ValueHint;
-use files::{FetchOptions, Server};
+use files::{Error, FetchOptions, Server};
 use peer::Remote;
 
 use crate::commands::credentials::of_each;
@@ -17,6 +17,7 @@ use crate::host_key::HostKey;
 use crate::output::ToStdout;
 use crate::token::TokenSource;
 use crate::transfer;
+use crate::via::{MeetFlags, MetHost};
 
 /// Arguments of `get`.
 #[derive(Debug, clap::Args)]
@@ -28,8 +29,15 @@ pub(crate) struct GetArgs {
     names: Vec<PathBuf>,
     /// The server, as printed by 'anabranch serve'; repeat it for more servers of the same file,
     /// which are used at the same time
-    #[arg(long, required = true, value_name = "HOST[:PORT]", add = complete::receivers())]
+    #[arg(
+        long,
+        value_name = "HOST[:PORT]",
+        required_unless_present = "via",
+        add = complete::receivers()
+    )]
     from: Vec<Remote>,
+    #[command(flatten)]
+    meet: MeetFlags,
     /// The target folder, created if missing, or '-' to write the only file to standard output
     /// [default: the current folder]
     #[arg(long, value_name = "DIR")]
@@ -69,18 +77,36 @@ pub(crate) fn run(mut args: GetArgs) -> Result<(), Failure> {
     let dirs = Dirs::from_env();
     let config = args.flags.config(&dirs)?;
     let key = HostKey::load(&dirs)?;
-    let from: Vec<Server> = of_each(args.from, &args.token, &dirs)?
-        .into_iter()
-        .map(|(remote, credential)| Server { remote, credential })
-        .collect();
-    let identity = key.beside(from.iter().map(|server| &server.credential))?;
+    let (from, identity, relays) = if args.meet.is_given() {
+        args.flags.check_meeting(&config)?;
+        let token = || args.token.given()?.map_or_else(TokenSource::ask, Ok);
+        let named = match &args.from[..] {
+            [] => None,
+            [one] => Some(one),
+            _ => return Err(Error::usage("--via is for one server").into()),
+        };
+        let MetHost { to, credential, identity, relays } =
+            args.meet.meet(named, key, token, &dirs)?;
+        let server = Server { remote: to, credential };
+        (vec![server], identity, Some(relays))
+    } else {
+        let from: Vec<Server> = of_each(args.from, &args.token, &dirs)?
+            .into_iter()
+            .map(|(remote, credential)| Server { remote, credential })
+            .collect();
+        let identity = key.beside(from.iter().map(|server| &server.credential))?;
+        (from, identity, None)
+    };
     let into = match &stdout {
         Some(stdout) => stdout.folder().to_path_buf(),
         None => args.into.unwrap_or_else(|| PathBuf::from(".")),
     };
     let folder = stdout.is_none().then_some(into.as_path());
     let watcher = args.flags.watcher(&config, folder);
-    let (selection, transfer) = args.flags.options(None, identity, &config, &dirs)?;
+    let (selection, mut transfer) = args.flags.options(None, identity, &config, &dirs)?;
+    if let Some(relays) = relays {
+        transfer.dial.meet_at(relays);
+    }
     let judge = Failure::judge(transfer.dry_run);
     let options = FetchOptions {
         from,

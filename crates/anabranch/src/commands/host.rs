@@ -2,14 +2,16 @@
 
 use std::convert::Infallible;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use ::relay::ClientOptions;
 use ::relay::bounds::DRAIN;
 use diagnose::measure::Measuring;
 use events::{Event, Events, Summary};
 use files::{Error, ReceiveOptions, Receiving, ServeOptions, Serving, TransferNumbers};
 use peer::ListenOptions;
-use peer::host::{Carriers, Host, Services};
+use peer::host::{Carriers, Host, Meetings, Services};
 use tunnel::bounds::stripe_options;
 use tunnel::{TunnelRights, TunnelService};
 
@@ -27,6 +29,7 @@ use crate::metrics::{self, MetricsAddress, MetricsServer};
 use crate::peers::Authorized;
 use crate::qlog::QlogArgs;
 use crate::transfer::{self, Drain};
+use crate::via::{self, relays_to_wait_at};
 use crate::watch;
 
 /// Arguments of `host`.
@@ -91,6 +94,7 @@ pub(crate) fn run(args: HostArgs) -> Result<(), Failure> {
     step_back(config.host.background);
     let place = (&config.host.listen[..], config.host.port);
     let identity = HostKey::load(&dirs)?.lasting()?;
+    let relays = relays_to_wait_at(&config.host.via, &identity, &dirs)?;
     let options = ListenOptions {
         authorized: authorized.peers.clone(),
         qlog: args.qlog.open(config.host.qlog.as_deref())?,
@@ -103,7 +107,7 @@ pub(crate) fn run(args: HostArgs) -> Result<(), Failure> {
     let watcher = hooks.for_each(folder, args.watch.hosting(config.progress));
     let drain = Drain::default();
     let hosting = |events: Events| {
-        let serving = serve(config, options, metrics, (events.clone(), &drain));
+        let serving = serve(config, (options, relays), metrics, (events.clone(), &drain));
         authorized.follow(events, serving)
     };
     match transfer::run_drained(watcher, (&drain, DRAINED), hosting) {
@@ -115,7 +119,7 @@ pub(crate) fn run(args: HostArgs) -> Result<(), Failure> {
 /// Serves until it is asked to end, and its relay has no paths.
 async fn serve(
     config: Config,
-    options: ListenOptions,
+    (options, relays): (ListenOptions, Vec<ClientOptions>),
     metrics: Option<MetricsAddress>,
     (events, drain): (Events, &Drain),
 ) -> Result<Summary, Error> {
@@ -123,8 +127,8 @@ async fn serve(
     let stripe = if has("tunnel") { stripe_options() } else { stripe::Options::default() };
     let numbers = TransferNumbers::default();
     let relay = has("relay").then(|| {
-        let max_rate = config.relay.max_rate.clone();
-        relay_service(options.authorized.clone(), max_rate, events.clone())
+        let bounds = (config.relay.max_rate.clone(), !config.relay.no_guests);
+        relay_service(options.authorized.clone(), bounds, events.clone())
     });
     // What is missing is said before anything listens.
     let receiving = has("receive")
@@ -141,6 +145,8 @@ async fn serve(
         let action = "serve [tunnel], which needs UDP at the host's port".to_string();
         return Err(Error::system(action, std::io::ErrorKind::AddrInUse.into()));
     }
+    let meeting = via::wait(relays, None, &events)?;
+    let host = host.meeting(meeting.clone().map(|meeting| meeting as Arc<dyn Meetings>));
     let addresses = host.addresses();
     let mut services = Services::new();
     if let Some(receiving) = &receiving {
@@ -233,10 +239,11 @@ fn receive_options(config: &Config, listen: &ListenOptions) -> Result<ReceiveOpt
         overwrite: receive.overwrite,
         allow_delete: receive.allow_delete,
         archive: receive.archive,
+        meetings: None,
     })
 }
 
 fn serve_options(config: &Config, listen: &ListenOptions) -> Result<ServeOptions, Error> {
     let directory = directory(config.serve.directory.as_ref(), "serve")?;
-    Ok(ServeOptions { directory, listen: listen.clone(), once: false })
+    Ok(ServeOptions { directory, listen: listen.clone(), once: false, meetings: None })
 }

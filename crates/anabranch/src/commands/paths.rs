@@ -81,8 +81,8 @@ pub(crate) fn run(args: &PathsArgs) -> Result<(), Error> {
                 None if args.relays.is_given() => {
                     return Err(Error::usage(format!(
                         "--relay: the paths over a relay are measured, with the host's token or \
-                         key; give --token-file, or 'anabranch keys trust receiver FINGERPRINT \
-                         {}'",
+                         key; give --token-file, or 'anabranch keys trust receiver {} \
+                         FINGERPRINT'",
                         remote.name()
                     )));
                 }

@@ -1,12 +1,15 @@
 //! `receive`: waits for a transfer and writes its files.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use events::Events;
 use files::{Error, Overwrite, ReceiveOptions};
+use peer::host::Meetings;
 use peer::{DEFAULT_PORT, ListenOptions, Token};
 use units::Span;
 
+use crate::complete;
 use crate::config::{Config, PARALLEL};
 use crate::dirs::Dirs;
 use crate::examples;
@@ -19,6 +22,7 @@ use crate::peers::Authorized;
 use crate::qlog::QlogArgs;
 use crate::token::write_secret;
 use crate::transfer;
+use crate::via::{self, ViaSpec, relays_to_wait_at};
 use crate::watch;
 
 /// Arguments of `receive`.
@@ -60,6 +64,18 @@ pub(crate) struct ReceiveArgs {
     /// command runs as root, the sender can then become root here
     #[arg(long)]
     archive: bool,
+    /// A relay at which to wait too, for senders in other networks; may be repeated
+    ///
+    /// It is a host that runs 'anabranch relay' and lets this one use it. Its key is known or
+    /// named, or `token-file=FILE` has a token for it. The printed command, with the token, and the
+    /// printed code reach this host from wherever the relay is reached, whatever address
+    /// translators are between.
+    #[arg(
+        long,
+        value_name = "HOST[:PORT][,FINGERPRINT][,token-file=FILE]",
+        add = complete::receivers()
+    )]
+    via: Vec<ViaSpec>,
     /// Print no token: accept only senders added with 'anabranch keys trust sender'
     #[arg(long, conflicts_with = "token_out")]
     no_token: bool,
@@ -113,6 +129,8 @@ pub(crate) fn run(mut args: ReceiveArgs) -> Result<(), Failure> {
         return Err(Error::usage(text).into());
     }
     let identity = if args.no_token { key.lasting() } else { key.or_temporary_with_notice() }?;
+    let via = if args.via.is_empty() { &config.receive.via } else { &args.via };
+    let relays = relays_to_wait_at(via, &identity, &dirs)?;
     let token = if args.no_token { None } else { Some(Token::generate(&identity)?) };
     if let (Some(path), Some(token)) = (&args.token_out, &token) {
         write_secret(path, &token.reveal())?;
@@ -154,13 +172,22 @@ pub(crate) fn run(mut args: ReceiveArgs) -> Result<(), Failure> {
         },
         allow_delete: args.allow_delete || config.receive.allow_delete,
         archive: args.archive || config.receive.archive,
+        meetings: None,
     };
+    let met_by = token.clone();
     let watcher = args.watch.receiving(config.progress, token, options.keep);
     let hooks = args.hooks.or_config(&config.receive.hooks);
     let folder = stdout.is_none().then_some(options.directory.as_path());
     let watcher =
         if keep { hooks.for_each(folder, watcher) } else { hooks.at_end(folder, watcher) };
-    let listening =
-        |events: Events| authorized.follow(events.clone(), files::receive(options, events));
+    let listening = |events: Events| async move {
+        let meeting = via::wait(relays, met_by.as_ref(), &events)?;
+        let meetings = meeting.clone().map(|meeting| meeting as Arc<dyn Meetings>);
+        let options = ReceiveOptions { meetings, ..options };
+        let received = authorized.follow(events.clone(), files::receive(options, events)).await;
+        // It waits until then.
+        drop(meeting);
+        received
+    };
     Failure::unless_whole(&transfer::run(watcher, listening)?)
 }

@@ -15,7 +15,7 @@ use files::{Error, SendOptions, Stop, StreamInput, TransferOptions};
 use peer::private::{open_input, open_regular};
 use peer::{Credential, Identity, Remote};
 
-use crate::commands::credentials::{credential, of_each};
+use crate::commands::credentials::{credential, of_each, token_of};
 use crate::complete;
 use crate::config::Config;
 use crate::dirs::Dirs;
@@ -25,6 +25,7 @@ use crate::flags::TransferFlags;
 use crate::host_key::HostKey;
 use crate::token::TokenSource;
 use crate::transfer;
+use crate::via::{MeetFlags, MetHost};
 use crate::watch::{self, Names};
 use watching::Watched;
 
@@ -48,8 +49,15 @@ pub(crate) struct SendArgs {
     spool: Option<PathBuf>,
     /// The receiver, as printed by 'anabranch receive'; repeat it for more receivers of the same
     /// files, which get them at the same time, each as fast as it can
-    #[arg(long, required = true, value_name = "HOST[:PORT]", add = complete::receivers())]
+    #[arg(
+        long,
+        value_name = "HOST[:PORT]",
+        required_unless_present = "via",
+        add = complete::receivers()
+    )]
     to: Vec<Remote>,
+    #[command(flatten)]
+    meet: MeetFlags,
     /// Send PATH, which is a folder, and then what changes in it, until it is stopped; files that
     /// are there are replaced
     #[arg(long, conflicts_with_all = ["files_from", "dry_run", "spool", "name"])]
@@ -101,13 +109,22 @@ pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
     // Before anything is sent: what changes meanwhile is noted.
     let noted = folder.map(|folder| Watched::new(&folder)).transpose()?;
     let key = HostKey::load(&prepared.dirs)?;
-    let mut each = match &args.to[..] {
-        [one] => {
-            vec![(one.clone(), credential(&args.token, one, &prepared.dirs, stream.as_ref())?)]
-        }
-        _ => of_each(args.to, &args.token, &prepared.dirs)?,
+    let (mut each, identity, relays) = if args.meet.is_given() {
+        prepared.check_meeting()?;
+        let token = || token_of(&args.token, stream.as_ref());
+        let met = args.meet.meet(args.to.first(), key, token, &prepared.dirs)?;
+        let MetHost { to, credential, identity, relays } = met;
+        (vec![(to, credential)], identity, Some(relays))
+    } else {
+        let each = match &args.to[..] {
+            [one] => {
+                vec![(one.clone(), credential(&args.token, one, &prepared.dirs, stream.as_ref())?)]
+            }
+            _ => of_each(args.to, &args.token, &prepared.dirs)?,
+        };
+        let identity = key.beside(each.iter().map(|(_, credential)| credential))?;
+        (each, identity, None)
     };
-    let identity = key.beside(each.iter().map(|(_, credential)| credential))?;
     let others = each.split_off(1);
     let watcher = if noted.is_some() {
         prepared.watcher_of_runs()
@@ -120,6 +137,9 @@ pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
     let (to, credential) = each.remove(0);
     let options = prepared.to(to, credential, identity)?;
     let mut options = SendOptions { stream, spool, rename, ..options };
+    if let Some(relays) = relays {
+        options.transfer.dial.meet_at(relays);
+    }
     let stop = options.transfer.stop.clone();
     let judge = Failure::judge(options.transfer.dry_run);
     if let Some(noted) = noted {
@@ -141,8 +161,11 @@ pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
 
 /// Checks that what is sent can go to all receivers.
 fn check_receivers(args: &SendArgs, stream: Option<&StreamInput>) -> Result<(), Error> {
-    if args.to.len() == 1 {
+    if args.to.len() <= 1 {
         return Ok(());
+    }
+    if args.meet.is_given() {
+        return Err(Error::usage("--via is for one receiver: give each a command of its own"));
     }
     if stream.is_some() {
         let text = "a stream ('-' or a named pipe) can be read once, and goes to one receiver; \
@@ -251,6 +274,14 @@ impl PreparedSend {
     /// Whether nothing is transferred.
     pub(super) fn is_dry_run(&self) -> bool {
         self.flags.transfer.is_dry_run()
+    }
+
+    /// Checks that TCP carries the data: relays carry nothing else for guests.
+    ///
+    /// # Errors
+    /// Those of [`TransferFlags::check_meeting`].
+    fn check_meeting(&self) -> Result<(), Error> {
+        self.flags.transfer.check_meeting(&self.config)
     }
 
     /// Whether the transfer is in the background.

@@ -1,12 +1,15 @@
 //! `serve`: serves a folder to authorised hosts.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use events::Events;
 use files::{Error, ServeOptions};
+use peer::host::Meetings;
 use peer::{DEFAULT_PORT, ListenOptions, Token};
 
 use crate::background::{BackgroundArgs, step_back};
+use crate::complete;
 use crate::config::Config;
 use crate::dirs::Dirs;
 use crate::examples;
@@ -17,6 +20,7 @@ use crate::peers::Authorized;
 use crate::qlog::QlogArgs;
 use crate::token::write_secret;
 use crate::transfer;
+use crate::via::{self, ViaSpec, relays_to_wait_at};
 use crate::watch;
 
 /// Arguments of `serve`.
@@ -35,6 +39,13 @@ pub(crate) struct ServeArgs {
     /// Exit after the first completed transfer
     #[arg(long)]
     once: bool,
+    /// A relay at which to wait too, for hosts in other networks; may be repeated
+    #[arg(
+        long,
+        value_name = "HOST[:PORT][,FINGERPRINT][,token-file=FILE]",
+        add = complete::receivers()
+    )]
+    via: Vec<ViaSpec>,
     /// Print a token that lets one more host get everything in DIR
     #[arg(long)]
     token: bool,
@@ -77,6 +88,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
     let key = HostKey::load(&dirs)?;
     let identity = if wants_token { key.or_temporary_with_notice() } else { key.lasting() }?;
     let token = wants_token.then(|| Token::generate(&identity)).transpose()?;
+    let relays = relays_to_wait_at(&args.via, &identity, &dirs)?;
     if let (Some(path), Some(token)) = (&args.token_out, &token) {
         write_secret(path, &token.reveal())?;
     }
@@ -95,9 +107,18 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
             ..ListenOptions::new(identity)
         },
         once: args.once,
+        meetings: None,
     };
+    let met_by = token.clone();
     let watcher = args.watch.serving(config.progress, token);
-    let listening =
-        |events: Events| authorized.follow(events.clone(), files::serve(options, events));
+    let listening = |events: Events| async move {
+        let meeting = via::wait(relays, met_by.as_ref(), &events)?;
+        let meetings = meeting.clone().map(|meeting| meeting as Arc<dyn Meetings>);
+        let options = ServeOptions { meetings, ..options };
+        let served = authorized.follow(events.clone(), files::serve(options, events)).await;
+        // It waits until then.
+        drop(meeting);
+        served
+    };
     transfer::run(watcher, listening).map(drop).map_err(Failure::of_server)
 }

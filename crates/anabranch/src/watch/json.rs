@@ -59,6 +59,10 @@ enum Body<'a> {
     Listening {
         addresses: Vec<String>,
     },
+    Meeting {
+        via: &'a str,
+        code: Option<&'a str>,
+    },
     Started {
         transfer: u32,
         peer: String,
@@ -263,6 +267,7 @@ fn body(event: &Event) -> Body<'_> {
         Event::Listening { addresses } => {
             Body::Listening { addresses: addresses.iter().map(ToString::to_string).collect() }
         }
+        Event::Meeting { via, code } => Body::Meeting { via, code: code.as_deref() },
         Event::Accepting { address, .. } => Body::Listening { addresses: vec![address.clone()] },
         Event::Started { transfer, peer, files, total, resumed } => Body::Started {
             transfer: *transfer,

@@ -71,6 +71,7 @@ impl Notes {
             Event::LeftOut { path, reason } => self.left_out.line(path, reason),
             Event::Listening { .. }
             | Event::Accepting { .. }
+            | Event::Meeting { .. }
             | Event::Detail { .. }
             | Event::Started { .. }
             | Event::Progress(_)

@@ -82,6 +82,34 @@ impl Results {
         lines.join("\n")
     }
 
+    /// How the host is met at a relay. The command with the code fits a line that is typed: it
+    /// leaves out the relay's key, which the code makes known.
+    fn meeting(&self, via: &str, code: Option<&str>) -> String {
+        let relay = via.split(',').next().unwrap_or(via);
+        if self.token.is_none() {
+            return format!("waiting at {relay}");
+        }
+        let command = match self.role {
+            HostRole::Server => "anabranch get PATH… --via",
+            _ => "anabranch send PATH… --via",
+        };
+        let by_token = format!("{command} {via}");
+        let of_code = |code| format!("{command} {relay} --code {code}");
+        let mut lines = Vec::new();
+        if self.terminal {
+            lines.push("From any other network, with the same token:".to_string());
+            lines.push(format!("\n    {by_token}"));
+            if let Some(code) = code {
+                lines.push("\nor without it, for ten minutes:".to_string());
+                lines.push(format!("\n    {}", of_code(code)));
+            }
+        } else {
+            lines.push(format!("command {by_token}"));
+            lines.extend(code.map(|code| format!("command {}", of_code(code))));
+        }
+        lines.join("\n")
+    }
+
     fn lists_files(&self, transfer: u32) -> bool {
         match self.verbosity {
             Verbosity::Quiet => false,
@@ -104,6 +132,10 @@ impl Watcher for Results {
             Event::Listening { addresses } => {
                 let end = if self.terminal { "\n" } else { "" };
                 self.printer.result(&format!("{}{end}", self.listening(addresses)));
+            }
+            Event::Meeting { via, code } => {
+                let end = if self.terminal { "\n" } else { "" };
+                self.printer.result(&format!("{}{end}", self.meeting(via, code.as_deref())));
             }
             Event::Accepting { what, address } => {
                 self.printer.result(&clean(&format!("{what}: listening at {address}")));

@@ -8,6 +8,7 @@ mod feeds;
 mod gateways;
 mod hosts;
 mod later;
+mod meetings;
 #[path = "../needs/mod.rs"]
 mod needs;
 #[path = "../noise/mod.rs"]

@@ -183,7 +183,7 @@ fn a_relay_whose_key_is_not_known_is_a_mistake_of_the_command() {
     uplink(&near, &far);
     let receiver = far.receive();
     for (more, words) in [
-        (&["--relay", "10.2.0.2"][..], "keys trust receiver FINGERPRINT 10.2.0.2"),
+        (&["--relay", "10.2.0.2"][..], "keys trust receiver 10.2.0.2 FINGERPRINT"),
         (&["--relay", "10.2.0.2,bakcup"], "'bakcup' is not primary"),
         (&["--relay", "10.2.0.2", "--carrier", "udp"], "its key is not known"),
     ] {

@@ -41,7 +41,10 @@ impl Offer {
             ..ListenOptions::new(identity.clone())
         };
         let (events, mut heard) = Events::observed();
-        tokio::spawn(crate::serve(ServeOptions { directory, listen, once: false }, events));
+        tokio::spawn(crate::serve(
+            ServeOptions { directory, listen, once: false, meetings: None },
+            events,
+        ));
         let Some(Event::Listening { addresses }) = heard.recv().await else {
             panic!("it does not listen")
         };

@@ -48,7 +48,8 @@ async fn hello_to_server(scratch: &Scratch) -> Conn {
 
 pub(super) async fn serve(scratch: &Scratch, identity: &Identity, token: &Token) -> u16 {
     let listen = on_loopback(identity, token);
-    let options = ServeOptions { directory: scratch.0.join("out"), listen, once: false };
+    let options =
+        ServeOptions { directory: scratch.0.join("out"), listen, once: false, meetings: None };
     let (events, mut heard) = Events::observed();
     tokio::spawn(crate::serve(options, events));
     let Some(Event::Listening { addresses }) = heard.recv().await else {

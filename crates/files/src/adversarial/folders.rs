@@ -78,7 +78,7 @@ async fn a_served_folder_of_a_peer_is_not_reached_through_a_link() {
     ] {
         let mut listen = on_loopback(&identity, &token);
         listen.authorized = AuthorizedPeers::new(vec![with_folder(&anna, Path::new(directory))]);
-        let options = ServeOptions { directory: root.clone(), listen, once: true };
+        let options = ServeOptions { directory: root.clone(), listen, once: true, meetings: None };
         let events = Events::new();
         let serving = timeout(PATIENCE, crate::serve(options, events)).await;
         let error = serving.expect("it does not start").expect_err(directory).to_string();

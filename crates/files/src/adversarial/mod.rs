@@ -106,6 +106,7 @@ impl Host {
             overwrite: Overwrite::OnRequest,
             allow_delete: true,
             archive: true,
+            meetings: None,
         };
         let (events, mut heard) = Events::observed();
         tokio::spawn(receive_unless_stalled(options, events, stalls));

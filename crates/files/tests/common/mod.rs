@@ -79,6 +79,7 @@ pub fn receive_options(scratch: &Scratch, identity: &Identity, token: &Token) ->
         overwrite: files::Overwrite::OnRequest,
         allow_delete: false,
         archive: false,
+        meetings: None,
     }
 }
 
@@ -200,6 +201,7 @@ pub fn serve_options(directory: &Path, identity: &Identity, token: &Token) -> Se
         directory: directory.to_path_buf(),
         listen: on_loopback(identity, token),
         once: true,
+        meetings: None,
     }
 }
 

@@ -242,6 +242,8 @@ impl Keeper {
             }
             // Where a name has no answer at present, the addresses that were reached stay.
             let named = match resolve(&self.terms.to[host].0).await {
+                // The name is the relay's.
+                _ if self.terms.options.is_met => Vec::new(),
                 Ok(named) => named,
                 Err(_) => self.named(host),
             };

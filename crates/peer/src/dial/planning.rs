@@ -15,7 +15,7 @@ pub async fn plan(terms: &Terms) -> Result<Vec<Plan>, Error> {
     let mut unreachable = None;
     let is_relayed = !terms.relayed.is_empty();
     let hosts = 0..terms.to.len();
-    for host in hosts.filter(|_| terms.options.has_direct) {
+    for host in hosts.filter(|_| terms.options.has_direct && !terms.options.is_met) {
         match plan_to(terms, host, &plans).await {
             Ok(more) => plans.extend(more),
             // One of several hosts may be unreachable, or reached over a relay alone.

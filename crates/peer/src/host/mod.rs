@@ -49,7 +49,7 @@ use crate::{AuthorizedPeers, Error, Fingerprint, ListenOptions, Peer, random};
 use service::{Hosted, Join, Open, OpenRequest};
 use sockets::{Sockets, at_free_port};
 
-pub use service::{Asking, BARE, Entry, Service, Services, SessionRequest};
+pub use service::{Asking, BARE, Entry, Meetings, Service, Services, SessionRequest};
 
 /// The carriers at which a host listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +68,7 @@ pub struct Host {
     events: Events,
     tcp: Vec<TcpListener>,
     udp: Option<UdpListener>,
+    meetings: Option<Arc<dyn Meetings>>,
 }
 
 /// How long the last words over UDP may take.
@@ -92,7 +93,7 @@ impl Host {
             if let Some(text) = notice {
                 events.notice(text);
             }
-            return Ok(Host { options, events, tcp: Vec::new(), udp: Some(udp) });
+            return Ok(Host { options, events, tcp: Vec::new(), udp: Some(udp), meetings: None });
         }
         if carriers == Carriers::Tcp {
             let bind = |options: &ListenOptions| Ok(listen(&options.addresses, options.port)?);
@@ -100,7 +101,7 @@ impl Host {
             if let Some(text) = notice {
                 events.notice(text);
             }
-            return Ok(Host { options, events, tcp, udp: None });
+            return Ok(Host { options, events, tcp, udp: None, meetings: None });
         }
         let Sockets { tcp, udp, notice } = Sockets::open(&options, stripe)?;
         if let Some(text) = notice {
@@ -108,7 +109,13 @@ impl Host {
         }
         let fallback = |error| events.notice(format!("{error}; TCP alone is used until then"));
         let udp = udp.map_err(fallback).ok();
-        Ok(Host { options, events, tcp, udp })
+        Ok(Host { options, events, tcp, udp, meetings: None })
+    }
+
+    /// The same, which also waits to be met.
+    #[must_use]
+    pub fn meeting(self, meetings: Option<Arc<dyn Meetings>>) -> Host {
+        Host { meetings, ..self }
     }
 
     /// The addresses at which it can be reached.
@@ -143,11 +150,16 @@ impl Host {
     ///
     /// # Errors
     /// [`Error::System`] if the library refuses the host's key.
-    pub fn serve(self, services: Services) -> Result<Hosting, Error> {
-        let Host { options, events, tcp, udp } = self;
+    pub fn serve(self, mut services: Services) -> Result<Hosting, Error> {
+        let port = self.port().unwrap_or(self.options.port);
+        let Host { options, events, tcp, udp, meetings } = self;
         let admitted = Admitted::new(options.authorized.clone());
         let boxed = |listener| Box::new(listener) as Box<dyn Listener>;
         let mut listeners: Vec<_> = tcp.into_iter().map(boxed).collect();
+        if let Some(meetings) = meetings {
+            services = meetings.joins(services);
+            listeners.extend(meetings.listeners(port));
+        }
         let metrics = HostMetrics::new(services.names());
         let (mut over_udp, mut own) = (None, None);
         if let Some(udp) = udp {
@@ -460,7 +472,7 @@ impl HostState {
             }
             First::Hello(hello) => {
                 let service = self.service_of(&hello);
-                let open = match self.authorize(&hello, peer, known.as_ref()) {
+                let open = match self.authorize(&hello, (peer, from), known.as_ref()) {
                     Ok(open) => open,
                     Err((code, reason)) => {
                         let kind = RefusalKind::at_admission(code, &hello, known.as_ref());
@@ -493,13 +505,13 @@ impl HostState {
     fn authorize(
         &self,
         hello: &Hello,
-        peer: Fingerprint,
+        (peer, from): (Fingerprint, SocketAddr),
         known: Option<&Peer>,
     ) -> Result<Option<Open>, (AbortCode, String)> {
         if hello.version != VERSION {
             return Err((AbortCode::Refused, other_version(hello.version)));
         }
-        let asking = Asking { hello, peer, known, token: &self.token };
+        let asking = Asking { hello, peer, from, known, token: &self.token };
         let refused = |reason| (AbortCode::Refused, reason);
         if hello.service == PROBE {
             // Whoever may anything here may know how fast.
@@ -547,7 +559,9 @@ impl HostState {
         } else {
             None
         };
-        let addresses = further_addresses(conn.stream(), &self.named);
+        let tells = self.services.named(&hello.service).is_none_or(Hosted::tells_addresses);
+        let addresses =
+            if tells { further_addresses(conn.stream(), &self.named) } else { Vec::new() };
         conn.push(&SessionFrame::Welcome(Welcome { version: VERSION, session, addresses }));
         let Some(open) = open else { return Ok(Entering::Probe) };
         let opening = self.opening.begin(session, peer);

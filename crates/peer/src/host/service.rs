@@ -1,5 +1,6 @@
 //! What a service of a host is: it lets peers in by its own rights, and serves their sessions.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use wire::session::{Hello, SessionId};
 
+use crate::carrier::Listener;
 use crate::conn::Conn;
 use crate::listen::opening::OpeningPlace;
 use crate::listen::{TokenCheck, TokenRefusal};
@@ -30,6 +32,11 @@ pub trait Service: Send + Sync + 'static {
     /// sessions: see [`SessionRequest::whole`].
     fn takes_whole(&self) -> bool {
         false
+    }
+
+    /// Whether whoever it lets in is told the addresses of the host.
+    fn tells_addresses(&self) -> bool {
+        true
     }
 
     /// Whether it takes connections of TCP that begin with this octet in place of a TLS record: see
@@ -74,6 +81,15 @@ pub trait Service: Send + Sync + 'static {
     }
 }
 
+/// Where a listening host waits to be met: listeners beside those of its sockets.
+pub trait Meetings: fmt::Debug + Send + Sync {
+    /// Accept what comes to a host whose sockets have this port. Needs a Tokio runtime.
+    fn listeners(&self, port: u16) -> Vec<Box<dyn Listener>>;
+
+    /// Adds what it needs to the services of the host.
+    fn joins(&self, services: Services) -> Services;
+}
+
 /// The octets that are read of a connection before a service [takes](Service::serve_bare) it bare.
 pub const BARE: usize = 16;
 
@@ -83,6 +99,8 @@ pub struct Asking<'a> {
     pub hello: &'a Hello,
     /// Its key.
     pub peer: Fingerprint,
+    /// The address that the connection comes from.
+    pub from: SocketAddr,
     /// Its entry among the authorized peers.
     pub known: Option<&'a Peer>,
     pub(super) token: &'a TokenCheck,
@@ -146,6 +164,7 @@ pub(super) trait Hosted: Send + Sync {
     fn name(&self) -> &'static str;
     fn does(&self) -> &'static str;
     fn takes_whole(&self) -> bool;
+    fn tells_addresses(&self) -> bool;
     fn takes_bare(&self, first: u8) -> bool;
     fn serve_bare(&self, stream: TcpStream, begin: [u8; BARE], from: SocketAddr) -> Serving;
     fn register(&self, registry: &mut Registry);
@@ -164,6 +183,10 @@ impl<S: Service> Hosted for Arc<S> {
 
     fn takes_whole(&self) -> bool {
         S::takes_whole(self)
+    }
+
+    fn tells_addresses(&self) -> bool {
+        S::tells_addresses(self)
     }
 
     fn takes_bare(&self, first: u8) -> bool {

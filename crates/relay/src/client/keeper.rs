@@ -12,6 +12,7 @@ use peer::dial::{resolve, with_remedy};
 use peer::random;
 use tokio::time::{Instant, interval_at, sleep, timeout};
 use units::Span;
+use wire::meet::Knock;
 use wire::relay::{Reason, RelayFrame, SERVICE};
 use wire::session::{AbortCode, Hello, SessionFrame};
 use wire::tunnel::Code;
@@ -24,7 +25,8 @@ use super::{ClientShared, ClientState};
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// The longest pause between attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// The same while paths of a striped connection wait for the relay.
+/// The same while paths of a striped connection wait for the relay, or this host waits there or is
+/// a guest.
 const LONGEST_PAUSE_OF_PATHS: Duration = Duration::from_secs(2);
 /// A connection that lasted so long makes the next pause short again.
 const LASTED: Duration = Duration::from_secs(30);
@@ -68,12 +70,20 @@ impl ClientShared {
         state.link = ClientState::Open;
         state.shelves.handle_connected();
         state.gone.clear();
+        state.registering.handle_connected();
         let associations = state.associations();
         drop(state);
         for own in associations {
             own.state().handle_connected();
         }
         self.told.notify_waiters();
+    }
+
+    /// Whether somebody needs the relay back soon.
+    fn is_waited_for(&self) -> bool {
+        let state = self.state();
+        let waits = !state.associations.is_empty() || !state.registering.is_empty();
+        waits || self.options.knock.is_some()
     }
 
     /// Frames of associations that the relay is to get.
@@ -111,9 +121,11 @@ impl ClientShared {
     /// The relay has ended the control connection because it did not understand something. If that
     /// were associations, it is of a version without them, and hears of no more.
     fn handle_not_understood(&self) {
+        let now = self.clock.now();
+        self.state().registering.handle_not_understood(now);
         let associations = self.state().associations();
         if associations.iter().any(|own| own.state().awaits_answer()) {
-            self.state().tcp_alone_until = self.clock.now() + TCP_ALONE_FOR;
+            self.state().tcp_alone_until = now + TCP_ALONE_FOR;
         }
     }
 }
@@ -149,7 +161,7 @@ pub(super) async fn keep(shared: Arc<ClientShared>) {
         if begin.elapsed() > LASTED {
             pause = FIRST_PAUSE;
         }
-        let is_waited_for = !shared.state().associations.is_empty();
+        let is_waited_for = shared.is_waited_for();
         let longest = if is_waited_for { LONGEST_PAUSE_OF_PATHS } else { LONGEST_PAUSE };
         sleep(pause.min(longest)).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
@@ -166,6 +178,8 @@ async fn connect(shared: &ClientShared, ways: &mut Ways) -> Result<Conn, Ended> 
     conn.handshake().await.map_err(lost)?;
     let run = random().map_err(lost)?;
     let hello = Hello::new(SERVICE, shared.options.credential.secret(), run);
+    let knock = shared.options.knock.as_ref().map(Knock::request);
+    let hello = hello.asking(knock.unwrap_or_default());
     conn.push(&SessionFrame::Hello(hello));
     // The first frame behind the hello opens the session.
     conn.push(&SessionFrame::Pong(0));
@@ -179,6 +193,7 @@ async fn connect(shared: &ClientShared, ways: &mut Ways) -> Result<Conn, Ended> 
         other => Err(ConnError::unexpected(&other)),
     });
     answer.await.map_err(lost)??;
+    shared.state().reached = Some(attempt.clone());
     Ok(conn)
 }
 
@@ -229,6 +244,10 @@ async fn serve(shared: &ClientShared, conn: &mut Conn) -> Result<Ended, ConnErro
         for frame in shared.association_frames() {
             conn.push(&frame);
         }
+        let registrations = shared.state().registering.poll_frames(now);
+        for frame in registrations {
+            conn.push(&frame);
+        }
         conn.flush_to_reader().await?;
         let heard = conn.receive(|frame| handle(shared, RelayFrame::try_from(frame)?));
         tokio::select! {
@@ -274,6 +293,13 @@ fn handle(shared: &ClientShared, frame: RelayFrame<'_>) -> Result<Option<Ended>,
         }
         RelayFrame::Dissociated(number, reason) => {
             shared.handle_association(number, |own| own.handle_dissociated(now, &reason));
+        }
+        RelayFrame::Registered(number) => shared.state().registering.handle_registered(number),
+        RelayFrame::Unregistered(number, reason) => {
+            shared.state().registering.handle_unregistered(now, number, reason);
+        }
+        RelayFrame::Meet(number, ticket) => {
+            shared.state().registering.handle_meet(number, ticket);
         }
         RelayFrame::Session(SessionFrame::Pong(_)) => {}
         RelayFrame::Session(SessionFrame::Abort(code, why)) => {

@@ -6,7 +6,9 @@ mod binding;
 mod dialing;
 mod keeper;
 mod leading;
+mod registering;
 mod shelf;
+mod waiting;
 mod ways;
 
 use std::collections::BTreeMap;
@@ -18,10 +20,11 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use net::Clock;
 use peer::carrier::{Attempt, BoxFuture, Carrier, Stream, Tcp};
 use peer::tls::ClientTls;
-use peer::{Credential, Error, Identity, Remote};
+use peer::{Credential, Error, Fingerprint, Identity, Remote, Token};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use units::Time;
+use wire::meet::Knock;
 use wire::relay::{Reason, Ticket};
 use wire::tunnel::Target;
 
@@ -29,7 +32,11 @@ use association::AssociationState;
 pub use binding::Binding;
 pub use dialing::RelayDialing;
 use leading::{Association, ClientLeading};
+use registering::Registering;
+pub use registering::WaitState;
 use shelf::Shelves;
+pub(crate) use waiting::CallListener;
+pub use waiting::{WaitingPlace, calls};
 
 /// How a relay is reached.
 #[derive(Clone, Debug)]
@@ -42,13 +49,35 @@ pub struct ClientOptions {
     pub identity: Identity,
     /// What opens connections to the relay.
     pub carrier: Arc<dyn Carrier>,
+    /// What a guest of the relay shows it; `None`: this host is none.
+    pub knock: Option<Knock>,
 }
 
 impl ClientOptions {
     /// A relay that is dialed itself.
     #[must_use]
     pub fn new(dial: Remote, credential: Credential, identity: Identity) -> ClientOptions {
-        ClientOptions { dial, credential, identity, carrier: Arc::new(Tcp) }
+        ClientOptions { dial, credential, identity, carrier: Arc::new(Tcp), knock: None }
+    }
+
+    /// A relay with this key, which lets this host in as the guest of the one with that token.
+    #[must_use]
+    pub fn guest(dial: Remote, key: Fingerprint, identity: Identity, of: &Token) -> ClientOptions {
+        let knock = Knock::Invitation(of.invitation());
+        let known = ClientOptions::new(dial, Credential::Pinned(key), identity);
+        ClientOptions { knock: Some(knock), ..known }
+    }
+
+    /// A relay that this host may use, and at which the one with that key waits.
+    #[must_use]
+    pub fn meeting(
+        dial: Remote,
+        credential: Credential,
+        identity: Identity,
+        host: Fingerprint,
+    ) -> ClientOptions {
+        let knock = Some(Knock::Key(*host.as_bytes()));
+        ClientOptions { knock, ..ClientOptions::new(dial, credential, identity) }
     }
 
     /// A relay that is a destination of another one.
@@ -60,7 +89,8 @@ impl ClientOptions {
         identity: Identity,
     ) -> ClientOptions {
         let carrier = Arc::new(other.to(own.clone()));
-        ClientOptions { dial: other.shared.options.dial.clone(), credential, identity, carrier }
+        let dial = other.shared.options.dial.clone();
+        ClientOptions { dial, credential, identity, carrier, knock: None }
     }
 }
 
@@ -105,6 +135,10 @@ struct State {
     next_association: u32,
     /// Until when the relay, which knows nothing of associations, hears of no more.
     tcp_alone_until: Time,
+    /// The places at which this host waits.
+    registering: Registering,
+    /// The attempt that opened the last control connection.
+    reached: Option<Attempt>,
 }
 
 impl State {
@@ -131,6 +165,8 @@ impl Client {
             gone: Vec::new(),
             next_association: 0,
             tcp_alone_until: Time::ZERO,
+            registering: Registering::default(),
+            reached: None,
         });
         let (clock, asked, told) = (Clock::start(), Notify::new(), Notify::new());
         let shared = Arc::new(ClientShared { options, tls, clock, state, asked, told });
@@ -243,7 +279,7 @@ impl ClientShared {
 }
 
 /// Writes the ticket in front of everything else.
-async fn show(stream: &dyn Stream, ticket: &Ticket) -> io::Result<()> {
+pub(crate) async fn show(stream: &dyn Stream, ticket: &Ticket) -> io::Result<()> {
     let mut left = &ticket.octets()[..];
     while !left.is_empty() {
         poll_fn(|cx| stream.poll_write_ready(cx)).await?;

@@ -35,12 +35,28 @@ impl Relay {
         Relay::with(Identity::generate().unwrap(), 0, peers, None, (None, None)).await
     }
 
+    /// One at which nobody waits.
+    pub(crate) async fn without_guests(peers: Vec<Peer>) -> Relay {
+        let key = Identity::generate().unwrap();
+        Relay::made(key, 0, peers, None, (None, None, false)).await
+    }
+
     pub(crate) async fn with(
         key: Identity,
         port: u16,
         peers: Vec<Peer>,
         token: Option<Token>,
         (max_rate, usage): (Option<Rate>, Option<&Path>),
+    ) -> Relay {
+        Relay::made(key, port, peers, token, (max_rate, usage, true)).await
+    }
+
+    async fn made(
+        key: Identity,
+        port: u16,
+        peers: Vec<Peer>,
+        token: Option<Token>,
+        (max_rate, usage, takes_guests): (Option<Rate>, Option<&Path>, bool),
     ) -> Relay {
         let authorized = AuthorizedPeers::new(peers);
         let of_token =
@@ -50,6 +66,7 @@ impl Relay {
             of_token,
             max_rate: max_rate.map(Timetable::always),
             usage: usage.map(Path::to_path_buf),
+            takes_guests,
             events: Events::new(),
         });
         let listener = loop {

@@ -2,8 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bounds;
+mod codes;
 mod common;
 mod datagrams;
+mod meetings;
 
 use std::io::ErrorKind;
 use std::sync::Arc;

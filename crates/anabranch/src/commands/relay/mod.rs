@@ -55,6 +55,9 @@ pub(crate) struct RelayArgs {
     /// one, and off is no limit. For example: --max-rate '08:00,10mbit 18:00,off'
     #[arg(long, value_name = "RATE|TIMETABLE")]
     max_rate: Option<Timetable>,
+    /// Let no host wait here, and nobody in that comes for one with its token or its code
+    #[arg(long)]
+    no_guests: bool,
     /// Serve metrics for Prometheus by HTTP at this port of loopback, or at this address: whoever
     /// reaches it reads them
     #[arg(long, value_name = "[ADDR:]PORT")]
@@ -99,10 +102,11 @@ pub(crate) fn run(args: RelayArgs) -> Result<(), Failure> {
         Some(reach) => RelayRights { reach, ..RelayRights::default() },
         None => RelayRights::of_token(),
     };
-    let max_rate = args.max_rate.or(config.max_rate);
+    let takes_guests = !args.no_guests && !config.no_guests;
+    let bounds = Bounds { of_token, max_rate: args.max_rate.or(config.max_rate), takes_guests };
     let metrics = args.metrics.or(config.metrics);
     let watcher = args.display.watcher(token, Some(PEER_COMMAND));
-    let serving = |events| serve(options, (of_token, max_rate, metrics), authorized, events);
+    let serving = |events| serve(options, (bounds, metrics), authorized, events);
     transfer::serve(watcher, serving)
 }
 
@@ -110,18 +114,27 @@ pub(crate) fn run(args: RelayArgs) -> Result<(), Failure> {
 const PEER_COMMAND: PeerCommand =
     PeerCommand { before: "anabranch send PATH… --to HOST --relay", after: "" };
 
+/// What is carried, and for whom.
+struct Bounds {
+    of_token: RelayRights,
+    max_rate: Option<Timetable>,
+    takes_guests: bool,
+}
+
 async fn serve(
     options: ListenOptions,
-    (of_token, max_rate, metrics): (RelayRights, Option<Timetable>, Option<MetricsAddress>),
+    (bounds, metrics): (Bounds, Option<MetricsAddress>),
     authorized: Authorized,
     events: Events,
 ) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
+    let Bounds { of_token, max_rate, takes_guests } = bounds;
     let service = RelayService::new(RelayOptions {
         authorized: options.authorized.clone(),
         of_token,
         max_rate,
         usage: Some(Dirs::from_env().usage()),
+        takes_guests,
         events: events.clone(),
     });
     let metrics = metrics.map(MetricsServer::bind).transpose()?;
@@ -168,13 +181,13 @@ async fn serve(
 /// The service of a relay without a token of its own.
 pub(super) fn relay_service(
     authorized: AuthorizedPeers,
-    max_rate: Option<Timetable>,
+    (max_rate, takes_guests): (Option<Timetable>, bool),
     events: Events,
 ) -> Arc<RelayService> {
     raise_descriptor_limit();
     let of_token = RelayRights::default();
     let usage = Some(Dirs::from_env().usage());
-    RelayService::new(RelayOptions { authorized, of_token, max_rate, usage, events })
+    RelayService::new(RelayOptions { authorized, of_token, max_rate, usage, takes_guests, events })
 }
 
 /// Divides the rate, and answers `relay status`, for ever.

@@ -293,6 +293,7 @@ fn every_event_has_the_documented_keys() {
         Event::LeftOut { path: "a".into(), reason: "because".into() },
         Event::Notice { text: "a sentence".into() },
         Event::Detail { text: "another one".into() },
+        Event::Meeting { via: "192.0.2.9:7707,KEY".into(), code: Some("48213-a-b-c".into()) },
         Event::Accepting { what: "SOCKS".into(), address: "127.0.0.1:1080".into() },
         Event::Ended { transfer: 1, result: Ok(summary()) },
         Event::Ended { transfer: 1, result: Err(failed) },

@@ -52,7 +52,7 @@ pub(crate) async fn receive_unless_stalled(
     events: Events,
     stalls: Stalls,
 ) -> Result<Summary, Error> {
-    let host = super::open(&options.listen, &events)?;
+    let host = super::open(&options.listen, &events)?.meeting(options.meetings.clone());
     let addresses = host.addresses();
     let receiving = Receiving::new(options, events.clone(), stalls, &TransferNumbers::default())?;
     let hosting = host.serve(receiving.joins(Services::new()))?;

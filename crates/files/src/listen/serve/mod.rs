@@ -26,7 +26,7 @@ use service::ServeService;
 /// Errors of opening the directories and of listening. An error of one fetch is reported as an
 /// event.
 pub async fn serve(options: ServeOptions, events: Events) -> Result<Summary, Error> {
-    let host = super::open(&options.listen, &events)?;
+    let host = super::open(&options.listen, &events)?.meeting(options.meetings.clone());
     let addresses = host.addresses();
     let serving = Serving::of(options, events.clone(), &TransferNumbers::default())?;
     let hosting = host.serve(serving.joins(Services::new()))?;

@@ -1,0 +1,76 @@
+//! What hosts that wait at a relay and their guests say survives the wire.
+
+use proptest::prelude::*;
+use wire::meet::{CodeFrame, Introduction, Knock, NAMEPLATES};
+use wire::session::SessionFrame;
+use wire::{Emit, RawFrame, WireError};
+
+fn emitted(frame: &CodeFrame<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    frame.emit(&mut out);
+    out
+}
+
+fn parsed(bytes: &[u8]) -> Result<Option<CodeFrame<'_>>, WireError> {
+    let Some((raw, _)) = RawFrame::parse(bytes)? else { return Ok(None) };
+    CodeFrame::try_from(raw).map(Some)
+}
+
+#[test]
+fn frames_of_the_exchange_come_back_as_they_went() {
+    for frame in [
+        CodeFrame::Session(SessionFrame::Ping(0)),
+        CodeFrame::Pake([7; 33]),
+        CodeFrame::Proof([8; 32]),
+        CodeFrame::Introduced(Introduction { proof: [1; 32], secret: [2; 16], relay: [3; 32] }),
+    ] {
+        let bytes = emitted(&frame);
+        assert!(parsed(&bytes) == Ok(Some(frame.clone())), "{frame:?}");
+        for cut in 0..bytes.len() {
+            assert!(parsed(&bytes[..cut]) == Ok(None), "{frame:?} cut at {cut}");
+        }
+    }
+    let short = [&[65_u8, 0, 0, 0, 32][..], &[0; 32]].concat();
+    assert!(matches!(parsed(&short), Err(WireError::Truncated { frame: "Pake" })));
+}
+
+#[test]
+fn what_is_secret_is_not_shown() {
+    assert_eq!(format!("{:?}", Knock::Invitation([0xab; 32])), "Invitation(..)");
+    let introduced = Introduction { proof: [1; 32], secret: [0xab; 16], relay: [3; 32] };
+    assert_eq!(format!("{:?}", CodeFrame::Introduced(introduced)), "Introduced");
+}
+
+#[test]
+fn a_knock_is_an_invitation_a_number_of_five_digits_or_a_key() {
+    for knock in [
+        Knock::Invitation([7; 32]),
+        Knock::Nameplate(0),
+        Knock::Nameplate(99_999),
+        Knock::Key([7; 32]),
+    ] {
+        assert_eq!(Knock::of_request(&knock.request()), Some(knock));
+    }
+    assert_eq!(Knock::of_request(&Knock::Nameplate(NAMEPLATES).request()), None);
+    for none in [&[][..], &[1], &[2, 0, 0, 0], &[4; 33], &[1; 32], &[1; 34], &[3; 32]] {
+        assert_eq!(Knock::of_request(none), None, "{none:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_request_is_a_knock_as_it_was_written_or_none(request: Vec<u8>) {
+        if let Some(knock) = Knock::of_request(&request) {
+            prop_assert_eq!(knock.request(), request);
+        }
+    }
+
+    #[test]
+    fn whatever_arrives_is_refused_or_means_something(kind in 65_u8..=67, body: Vec<u8>) {
+        let length = u32::try_from(body.len()).expect("short").to_be_bytes();
+        let bytes = [&[kind][..], &length, &body].concat();
+        if let Ok(Some(frame)) = parsed(&bytes) {
+            prop_assert_eq!(emitted(&frame), bytes);
+        }
+    }
+}
