@@ -159,6 +159,11 @@ pub trait Carrier: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Has [`Carrier::routes`] be as of now: it may be a tenth of a second old.
+    fn refresh(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
     /// This much is still to be moved, within a bound of all paths together: a carrier with several
     /// routes decides whether those of [`PathClass::Overflow`](crate::PathClass::Overflow) are
     /// needed. Called some ten times a second.

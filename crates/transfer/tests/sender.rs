@@ -438,10 +438,7 @@ fn a_silent_path_stalls_and_recovers() {
     let Some(SenderEvent::PathState { state, why, .. }) = world.sender.poll_event() else {
         panic!("no event")
     };
-    assert_eq!(
-        (state, why.to_string().as_str()),
-        (PathState::Stalled, "no progress for 600.000 ms")
-    );
+    assert_eq!((state, why.to_string().as_str()), (PathState::Stalled, "no progress for 600 ms"));
     assert!(!world.transmit(0, 65_536));
     world.sender.handle_acked(world.now, PathId(0), first).expect("it was sent");
     assert_eq!(world.sender.paths(world.now)[0].state, PathState::Active);

@@ -29,6 +29,24 @@ fn a_file_arrives_over_udp() {
     assert!(fs::read(home.0.join("in/data")).unwrap() == bytes);
 }
 
+/// It was over before anything was counted: no path had carried it, and none had opened.
+#[test]
+fn a_short_transfer_says_which_path_carried_it() {
+    let home = Home::new();
+    home.file("data", &[7; 50_000]);
+    fs::create_dir(home.0.join("in")).unwrap();
+    let (_receiver, address, token) = receiver(&home, &home.0.join("in"), &[]);
+    let words = ["send", "data", "--to", &address, "--carrier", "udp", "--compress", "off"];
+    let mut send = home.command(&[&words[..], &["--json"]].concat());
+    let (code, stdout, stderr) = text(&send.env("ANABRANCH_TOKEN", token).output().unwrap());
+    assert_eq!(code, 0, "{stderr}");
+    let summary = stdout.lines().find(|line| line.contains("\"summary\"")).unwrap();
+    let summary: Value = serde_json::from_str(summary).unwrap();
+    let path = &summary["paths"][0];
+    assert_eq!((&path["name"], &path["state"]), (&"lo".into(), &"active".into()), "{summary}");
+    assert!(path["done"].as_u64().unwrap() >= 50_000, "{summary}");
+}
+
 #[test]
 fn flags_of_udp_are_checked() {
     let home = Home::new();

@@ -18,7 +18,7 @@ use peer::dial::{Dialer, Keeper, PlanKind, Remaining, Terms};
 use peer::striped::carrier::StripedCarrier;
 use peer::tls::ClientTls;
 use tokio::sync::mpsc;
-use tokio::time::{Duration, Instant, sleep_until};
+use tokio::time::{Duration, Instant, sleep_until, timeout};
 use transfer::{Reason, SenderEvent};
 use units::{Bytes, PathId, Span, Time};
 use wire::files::Archived;
@@ -77,6 +77,8 @@ const FIRST_CONTACT: Span = Span::from_secs(15);
 /// The time for closing all connections after completion: the summary must not wait for a path
 /// that died just then.
 const GOODBYE: Duration = Duration::from_millis(100);
+/// The time for counting what each route has carried.
+const COUNTING: Duration = Duration::from_millis(100);
 /// The time for telling the other side that the transfer was stopped, behind what is in flight.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// What to know where nothing arrives over UDP: full packets may be too large for a line.
@@ -248,6 +250,10 @@ impl<O: SessionOpener> SessionDriver<O> {
             }
             Report::Done(micros) => {
                 self.joining.opener.note_complete();
+                // A short transfer may be over before anything was counted.
+                for carrier in self.dialer.terms().striped.values() {
+                    let _ = timeout(COUNTING, carrier.refresh()).await;
+                }
                 let summary = self.summary(Span::from_micros(micros));
                 self.reported.close();
                 if self.joining.opener.goes_on() {

@@ -356,6 +356,19 @@ impl Carrier for StripedCarrier {
         Some(self.0.reports())
     }
 
+    fn refresh(&self) -> BoxFuture<'_, ()> {
+        let current =
+            self.0.state().current.as_ref().and_then(|current| match &*current.borrow() {
+                Some(Ok(striped)) => Some(striped.connection().clone()),
+                _ => None,
+            });
+        Box::pin(async move {
+            if let Some(connection) = current {
+                connection.refresh_stats().await;
+            }
+        })
+    }
+
     fn handle_rest(&self, rest: Bytes, bound: Option<Rate>) {
         self.0.choose_overflow(rest, bound);
     }

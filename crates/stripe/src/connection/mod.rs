@@ -290,6 +290,19 @@ impl Connection {
         Arc::clone(&self.0.recent.lock().expect("no panic while held"))
     }
 
+    /// Has [`Connection::recent_stats`] be as of now.
+    ///
+    /// # Panics
+    /// If the driver did.
+    pub async fn refresh_stats(&self) {
+        let (reply, stats) = oneshot::channel();
+        self.push(Command::Stats { key: self.0.key, reply });
+        // A connection that has ended keeps its last ones.
+        if let Ok(stats) = stats.await {
+            *self.0.recent.lock().expect("no panic while held") = Arc::new(stats);
+        }
+    }
+
     /// Waits until no stream is in use: each of them has ended in both directions, and what was
     /// written into it was delivered.
     pub async fn drained(&self) {
