@@ -33,7 +33,7 @@ fn a_file_arrives_over_udp() {
 #[test]
 fn a_short_transfer_says_which_path_carried_it() {
     let home = Home::new();
-    home.file("data", &[7; 50_000]);
+    home.file("data", &vec![7; 50_000]);
     fs::create_dir(home.0.join("in")).unwrap();
     let (_receiver, address, token) = receiver(&home, &home.0.join("in"), &[]);
     let words = ["send", "data", "--to", &address, "--carrier", "udp", "--compress", "off"];
