@@ -1,10 +1,11 @@
 //! Options of the side that dials and of the side that listens.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 
 use net::CongestionControl;
 use stripe::{Effort, Lead};
@@ -98,7 +99,7 @@ pub struct DialOptions {
     pub congestion_control: CongestionControl,
     /// Upper bound of the total rate, over the week.
     pub max_rate: Option<Timetable>,
-    /// The transfers that have a part each of every bound of a rate.
+    /// The transfers that share its bounds.
     pub parts: Parts,
     /// The folder with the monthly counts of capped interfaces; without one, no path can have a
     /// cap.
@@ -145,10 +146,17 @@ impl DialOptions {
     }
 }
 
-/// The transfers that share the bounds of rates: each has an equal part. Clones count the same
-/// ones.
+/// The transfers of this process that share bounds: each has an equal part of every rate, and what
+/// an interface with a cap carries is counted for all of them together. Clones are the same ones.
 #[derive(Clone, Debug)]
-pub struct Parts(Arc<AtomicU64>);
+pub struct Parts(Arc<PartsState>);
+
+#[derive(Debug)]
+struct PartsState {
+    transfers: AtomicU64,
+    /// By interface. Two counts of one interface would book ahead of each other.
+    allowances: Mutex<BTreeMap<String, Weak<Allowance>>>,
+}
 
 impl Default for Parts {
     fn default() -> Parts {
@@ -160,24 +168,45 @@ impl Parts {
     /// So many transfers; none counts as one.
     #[must_use]
     pub fn of(transfers: usize) -> Parts {
-        Parts(Arc::new(AtomicU64::new(transfers.try_into().unwrap_or(u64::MAX))))
+        let transfers = AtomicU64::new(transfers.try_into().unwrap_or(u64::MAX));
+        Parts(Arc::new(PartsState { transfers, allowances: Mutex::default() }))
     }
 
     /// One of them is over: its part is for the others.
     pub fn leave(&self) {
         let less = |left: u64| left.checked_sub(1);
         // Below zero nothing is left to leave.
-        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        let _ = self.0.transfers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
     /// How many there are.
     pub(crate) fn count(&self) -> u64 {
-        self.0.load(Ordering::Relaxed).max(1)
+        self.0.transfers.load(Ordering::Relaxed).max(1)
     }
 
     /// The part of a bound that each of them has.
     pub(crate) fn part(&self, bound: Rate) -> Rate {
         Rate::from_bits(bound.as_bits() / self.count())
+    }
+
+    /// The allowance of an interface, which is opened by the first that asks.
+    ///
+    /// # Errors
+    /// Those of `open`.
+    pub(crate) fn allowance(
+        &self,
+        interface: &str,
+        open: impl FnOnce() -> Result<Option<Allowance>, Error>,
+    ) -> Result<Option<Arc<Allowance>>, Error> {
+        let mut allowances = self.0.allowances.lock().expect("no panic while held");
+        if let Some(known) = allowances.get(interface).and_then(Weak::upgrade) {
+            return Ok(Some(known));
+        }
+        let opened = open()?.map(Arc::new);
+        if let Some(opened) = &opened {
+            allowances.insert(interface.to_string(), Arc::downgrade(opened));
+        }
+        Ok(opened)
     }
 }
 

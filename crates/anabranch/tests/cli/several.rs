@@ -106,6 +106,19 @@ fn receivers_share_a_bound() {
     assert!(longest > 3.4, "{longest} s");
 }
 
+/// Each transfer had a count of its own, and booked what the line may carry ahead of the other: one
+/// receiver was told that a cap of 1 GB is used up, after 2 MB.
+#[test]
+fn receivers_share_the_count_of_a_cap() {
+    let receivers = Receivers::new(&["one", "two"]);
+    receivers.home.file("data", &contents()[..2_000_000]);
+    let (code, stdout, stderr) = receivers.send(&["--path", "lo,cap=1GB/month"]);
+    assert_eq!(code, 0, "{stdout}{stderr}");
+    let counted = fs::read_to_string(receivers.home.0.join("usage/lo")).unwrap();
+    let counted: u64 = counted.split_whitespace().last().unwrap().parse().unwrap();
+    assert!((4_000_000..5_000_000).contains(&counted), "{counted}");
+}
+
 #[test]
 fn what_only_one_receiver_can_have_is_refused() {
     let home = Home::new();

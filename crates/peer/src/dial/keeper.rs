@@ -318,12 +318,12 @@ impl Keeper {
             Via::Direct => default_plans(&self.terms, host, survey),
             Via::Relay(relay) => relay_plans(&self.terms, host, relay, survey),
         };
-        let usage = self.terms.options.usage.as_deref();
+        let options = &self.terms.options;
         let siblings = || plans.iter().map(|plan| &**plan);
         // Where its count cannot be kept, an interface is not used.
         let found = found.into_iter().filter(is_new);
         let found: Vec<Plan> =
-            found.filter_map(|plan| plan.beside(siblings(), None, usage).ok()).collect();
+            found.filter_map(|plan| plan.beside(siblings(), None, options).ok()).collect();
         if !found.is_empty() {
             self.add(&found);
         }

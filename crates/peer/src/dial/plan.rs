@@ -1,7 +1,6 @@
 //! The paths of a session: the interface of each, and the addresses between which it may open.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -16,7 +15,7 @@ use super::terms::Terms;
 use super::unreachable::{no_path, reasons};
 use crate::caps::{Account, Allowance, Ledger};
 use crate::limit::Limit;
-use crate::{Cap, Error, Parts, PathClass, PathSpec};
+use crate::{Cap, DialOptions, Error, Parts, PathClass, PathSpec};
 
 /// What carries the data of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,14 +224,13 @@ impl Plan {
         self.allowances().find_map(|allowance| allowance.used_up())
     }
 
-    /// The same plan with an allowance, if its interface has a cap or had one. `usage` is the
-    /// folder of the counts.
+    /// The same plan with an allowance, if its interface has a cap or had one.
     ///
     /// # Errors
     /// [`Error::Usage`] for a cap without a folder to keep count in, [`Error::System`] if the count
     /// cannot be kept.
-    fn counted(mut self, cap: Option<Cap>, usage: Option<&Path>) -> Result<Plan, Error> {
-        let Some(usage) = usage else {
+    fn counted(mut self, cap: Option<Cap>, options: &DialOptions) -> Result<Plan, Error> {
+        let Some(usage) = options.usage.as_deref() else {
             let why = || {
                 Error::Usage(format!(
                     "{} has a cap, but there is no folder to keep count in",
@@ -241,9 +239,9 @@ impl Plan {
             };
             return if cap.is_some() { Err(why()) } else { Ok(self) };
         };
-        let opened =
-            Allowance::open(Ledger::new(usage), &self.interface, cap, crate::wall::month())?;
-        self.allowance = opened.map(Arc::new);
+        let open =
+            || Allowance::open(Ledger::new(usage), &self.interface, cap, crate::wall::month());
+        self.allowance = options.parts.allowance(&self.interface, open)?;
         Ok(self)
     }
 
@@ -257,10 +255,10 @@ impl Plan {
         mut self,
         before: impl IntoIterator<Item = &'a Plan>,
         cap: Option<Cap>,
-        usage: Option<&Path>,
+        options: &DialOptions,
     ) -> Result<Plan, Error> {
         let Some(sibling) = before.into_iter().find(|plan| plan.interface == self.interface) else {
-            return self.counted(cap, usage);
+            return self.counted(cap, options);
         };
         self.max.clone_from(&sibling.max);
         self.whole_max = sibling.whole_max;
@@ -368,7 +366,7 @@ pub(super) async fn plan_to(
     let mut plans = Vec::new();
     if terms.options.paths.is_empty() {
         for plan in default_plans(terms, host, &survey) {
-            plans.push(plan.beside(before, None, terms.options.usage.as_deref())?);
+            plans.push(plan.beside(before, None, &terms.options)?);
         }
         if plans.is_empty() {
             return Err(no_path(&terms.to[host].0, &survey.unusable));
@@ -393,7 +391,7 @@ pub(super) async fn plan_to(
         }
         plan.divide(Time::ZERO, &terms.options.parts);
         plan.name_for(terms, host);
-        plans.push(plan.beside(before, spec.cap, terms.options.usage.as_deref())?);
+        plans.push(plan.beside(before, spec.cap, &terms.options)?);
     }
     if plans.is_empty() {
         return Err(Error::Usage(format!(

@@ -28,7 +28,7 @@ pub async fn plan(terms: &Terms) -> Result<Vec<Plan>, Error> {
         }
     }
     for plan in plans_over_relays(terms).await? {
-        plans.push(plan.beside(&plans, None, terms.options.usage.as_deref())?);
+        plans.push(plan.beside(&plans, None, &terms.options)?);
     }
     plans.truncate(terms.options.most_paths);
     match unreachable {
