@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex, Weak};
 
 use net::CongestionControl;
 use stripe::{Effort, Lead};
-use units::{Rate, Span};
+use units::{Bytes, Rate, Span};
 
 use crate::caps::Allowance;
 use crate::carrier::Carrier;
 use crate::limit::Limit;
 use crate::{
-    AuthorizedPeers, DEFAULT_PORT, Error, Fingerprint, Identity, PathClass, PathSpec, Remote,
+    AuthorizedPeers, Cap, DEFAULT_PORT, Error, Fingerprint, Identity, PathClass, PathSpec, Remote,
     Timetable, Token,
 };
 
@@ -154,8 +154,8 @@ pub struct Parts(Arc<PartsState>);
 #[derive(Debug)]
 struct PartsState {
     transfers: AtomicU64,
-    /// By interface. Two counts of one interface would book ahead of each other.
-    allowances: Mutex<BTreeMap<String, Weak<Allowance>>>,
+    /// By interface and cap. Two counts of one interface would book ahead of each other.
+    allowances: Mutex<BTreeMap<(String, Option<Bytes>), Weak<Allowance>>>,
 }
 
 impl Default for Parts {
@@ -189,22 +189,24 @@ impl Parts {
         Rate::from_bits(bound.as_bits() / self.count())
     }
 
-    /// The allowance of an interface, which is opened by the first that asks.
+    /// The allowance of an interface with that cap, which is opened by the first that asks.
     ///
     /// # Errors
     /// Those of `open`.
     pub(crate) fn allowance(
         &self,
         interface: &str,
+        cap: Option<Cap>,
         open: impl FnOnce() -> Result<Option<Allowance>, Error>,
     ) -> Result<Option<Arc<Allowance>>, Error> {
         let mut allowances = self.0.allowances.lock().expect("no panic while held");
-        if let Some(known) = allowances.get(interface).and_then(Weak::upgrade) {
+        let key = (interface.to_string(), cap.map(|cap| cap.bytes));
+        if let Some(known) = allowances.get(&key).and_then(Weak::upgrade) {
             return Ok(Some(known));
         }
         let opened = open()?.map(Arc::new);
         if let Some(opened) = &opened {
-            allowances.insert(interface.to_string(), Arc::downgrade(opened));
+            allowances.insert(key, Arc::downgrade(opened));
         }
         Ok(opened)
     }

@@ -241,7 +241,7 @@ impl Plan {
         };
         let open =
             || Allowance::open(Ledger::new(usage), &self.interface, cap, crate::wall::month());
-        self.allowance = options.parts.allowance(&self.interface, open)?;
+        self.allowance = options.parts.allowance(&self.interface, cap, open)?;
         Ok(self)
     }
 
