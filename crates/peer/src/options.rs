@@ -155,8 +155,11 @@ pub struct Parts(Arc<PartsState>);
 struct PartsState {
     transfers: AtomicU64,
     /// By interface and cap. Two counts of one interface would book ahead of each other.
-    allowances: Mutex<BTreeMap<(String, Option<Bytes>), Weak<Allowance>>>,
+    allowances: Mutex<BTreeMap<Capped, Weak<Allowance>>>,
 }
+
+/// An interface with its cap.
+type Capped = (String, Option<Bytes>);
 
 impl Default for Parts {
     fn default() -> Parts {
