@@ -25,6 +25,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use units::{Bytes, Span};
+use wire::closing::CloseCode;
 use wire::gateway::SERVICE;
 use wire::session::{Hello, SessionId};
 
@@ -171,7 +172,7 @@ impl Shared {
         let sites = self.sites.lock().expect("no panic while held");
         let of = |(site, config): (SiteId, &SiteConfig)| {
             let SiteConfig { name, at, relays, .. } = config.clone();
-            Some((site, Dialed { name, at: at?, relays }))
+            Some((site, Dialed { name, at: at?, relays, ends: sites.ends(site) }))
         };
         sites.present().filter_map(of).collect()
     }
@@ -216,6 +217,8 @@ struct Dialed {
     name: String,
     at: Remote,
     relays: Vec<RelaySpec>,
+    /// As [`Sites::ends`](crate::sites::Sites::ends).
+    ends: u64,
 }
 
 /// Dials a site again and again while it has no session, as long as the file has it so.
@@ -249,6 +252,12 @@ async fn keep_dialing(shared: Arc<Shared>, site: SiteId, how: Dialed) {
             Err(error) => Err(error.to_string()),
         };
         relays = found.ok();
+        if !is_wanted() {
+            if let Ok(opened) = opened {
+                opened.connection.close(CloseCode::Stopped.number());
+            }
+            return;
+        }
         let why = match opened {
             Ok(opened) => {
                 told.clear();

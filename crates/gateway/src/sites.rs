@@ -14,6 +14,8 @@ struct SitePlace {
     config: SiteConfig,
     /// Whether the file still has it. Its number is kept, in case it comes back.
     is_present: bool,
+    /// How often its sessions have been ended by another file.
+    ends: u64,
 }
 
 /// What another file changes.
@@ -34,6 +36,7 @@ impl Sites {
         for (number, place) in self.0.iter_mut().enumerate() {
             if place.is_present && !is_named(place) {
                 place.is_present = false;
+                place.ends += 1;
                 change.ended.push(SiteId(number));
             }
         }
@@ -41,15 +44,16 @@ impl Sites {
             let known = self.0.iter().position(|place| place.config.name == config.name);
             let Some(number) = known else {
                 change.added.push(config.name.clone());
-                self.0.push(SitePlace { config, is_present: true });
+                self.0.push(SitePlace { config, is_present: true, ends: 0 });
                 continue;
             };
             let place = &mut self.0[number];
             let is_elsewhere = place.config.at != config.at || place.config.relays != config.relays;
             if place.is_present && is_elsewhere {
+                place.ends += 1;
                 change.ended.push(SiteId(number));
             }
-            *place = SitePlace { config, is_present: true };
+            (place.config, place.is_present) = (config, true);
         }
         change
     }
@@ -60,6 +64,12 @@ impl Sites {
         numbered
             .filter(|(_, place)| place.is_present)
             .map(|(at, place)| (SiteId(at), &place.config))
+    }
+
+    /// How often the sessions of a site have been ended by another file: whoever dials it as an
+    /// earlier one had it is to stop, also when it is as before again.
+    pub(crate) fn ends(&self, site: SiteId) -> u64 {
+        self.0.get(site.0).map_or(0, |place| place.ends)
     }
 
     /// A site that the file has.
@@ -109,6 +119,11 @@ mod tests {
         let change = sites.update(vec![a, b]);
         assert_eq!(change, SitesChange { added: vec![], ended: vec![SiteId(2)] });
         assert_eq!(numbers(&sites), [(0, "a"), (1, "b")]);
+        assert_eq!(
+            [0, 1, 2].map(|site| sites.ends(SiteId(site))),
+            [1, 0, 1],
+            "it is not as before"
+        );
         // Dialed elsewhere.
         let moved = site("a", Some("192.0.2.9"), "10.1.0.0/16");
         let change = sites.update(vec![moved, site("b", None, "10.2.0.0/16")]);
