@@ -9,6 +9,8 @@ import pathlib
 import random
 from dataclasses import dataclass
 
+from lib import emulation
+
 RECORDINGS = {
     "t-mobile": "TMobile-LTE-short.down",
     "t-mobile-up": "TMobile-LTE-short.up",
@@ -19,6 +21,10 @@ RECORDINGS = {
 QUEUE, DELAYS = 400, (20, 30, 25)
 # The redrawn rates: the mean time between two draws, and the time for which there are some.
 REDRAWN_EACH, REDRAWN_FOR = 2.5, 300
+# The last part of a transfer, and how much longer than the lines need it may take. Where the lines
+# need less than a second for it, it counts as a second: the moments are those of `send --json`,
+# which speaks ten times a second.
+LAST, TAIL_WANTED, LEAST = 0.05, 1.3, 1.0
 
 
 @dataclass
@@ -104,3 +110,40 @@ def turned(recording, offset):
 def has_recordings(name):
     """Whether the network is of recorded lines."""
     return FIELDS[name].kind == "cellular"
+
+
+@dataclass
+class Tail:
+    """How long the last part of a transfer took, and how long it had to, in seconds."""
+
+    took: float
+    needed: float
+
+    @property
+    def ratio(self):
+        """The one over the other."""
+        return max(self.took, LEAST) / max(self.needed, LEAST)
+
+    def __str__(self):
+        return f"the last part {self.took:.2f} s, of {self.needed:.2f} s"
+
+
+def tail(net, size, done):
+    """The tail of a transfer of `size` bytes over the network."""
+    rest = round(LAST * size)
+    progress = [event for event in done.details["progress"] if event["done"] >= size - rest]
+    begin = progress[0]["elapsed"] if progress else done.seconds
+    # What the lines could carry before that moment, and what is left at it.
+    left = size - progress[0]["done"] if progress else 0
+    before = _carried(net, begin, 2 * size)
+    needed = emulation.ideal(net, before + max(left, 1)) - begin
+    return Tail(done.seconds - begin, needed)
+
+
+def _carried(net, seconds, most):
+    """The payload that the lines carry in the first `seconds`, at most `most` bytes."""
+    low, high = 0, most
+    while high - low > most // 1000:
+        middle = (low + high) // 2
+        low, high = (middle, high) if emulation.ideal(net, middle) <= seconds else (low, middle)
+    return low
