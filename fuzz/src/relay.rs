@@ -4,6 +4,7 @@
 use wire::bind::{BIND, BindDatagram};
 use wire::datagram::Outer;
 use wire::meet::{CodeFrame, Knock};
+use wire::punches::{MOST_PUNCHED, Punches};
 use wire::relay::{MOST_TICKETS, RelayFrame, Ticket};
 use wire::{Emit, RawFrame};
 
@@ -35,7 +36,7 @@ pub fn wire_bind(data: &[u8]) {
     assert!(Outer::parse(data).is_err() && Outer::version_and_label(data).is_none());
 }
 
-/// A frame of the exchange with a code, or a guest's knock: what is read means the same when it is
+/// A frame of the exchange with a code, a guest's knock, or the addresses to open ways to: what is read means the same when it is
 /// written again.
 pub fn wire_meet(data: &[u8]) {
     if let Some(knock) = Knock::of_request(data) {
@@ -43,9 +44,22 @@ pub fn wire_meet(data: &[u8]) {
     }
     let Ok(Some((raw, length))) = RawFrame::parse(data) else { return };
     assert!(length <= data.len());
-    let Ok(frame) = CodeFrame::try_from(raw) else { return };
-    let mut again = Vec::new();
-    frame.emit(&mut again);
-    let (raw, length) = RawFrame::parse(&again).expect("it was written").expect("all of it");
-    assert!(CodeFrame::try_from(raw) == Ok(frame) && length == again.len());
+    if let Ok(frame) = CodeFrame::try_from(raw) {
+        let again = emitted(&frame);
+        let (raw, length) = RawFrame::parse(&again).expect("it was written").expect("all of it");
+        assert!(CodeFrame::try_from(raw) == Ok(frame) && length == again.len());
+    }
+    if let Ok(asked) = Punches::try_from(raw)
+        && asked.addresses.len() <= MOST_PUNCHED
+    {
+        let again = emitted(&asked);
+        let (raw, length) = RawFrame::parse(&again).expect("it was written").expect("all of it");
+        assert!(Punches::try_from(raw) == Ok(asked) && length == again.len());
+    }
+}
+
+fn emitted(frame: &impl Emit) -> Vec<u8> {
+    let mut octets = Vec::new();
+    frame.emit(&mut octets);
+    octets
 }

@@ -128,6 +128,11 @@ const EXAMPLES: &[(&str, &[Example])] = &[
                 "An HTTP proxy; the modem only while the cable fails",
             ),
             example(
+                "anabranch tunnel --via relay.example.org --code 48213-lantern-orbit-cedar -L \
+                 5432:db:5432",
+                "To a host that waits at a relay, by the code that it shows",
+            ),
+            example(
                 "anabranch tunnel nas --transparent 3129 --for 10.20.0.0/16:443 \
                  --transparent-rules install",
                 "As root: carry all connections to a network",
@@ -141,6 +146,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             example(
                 "anabranch serve-tunnel --token --permit '*:443'",
                 "Let one host reach every web server by token",
+            ),
+            example(
+                "anabranch serve-tunnel --token --permit db:5432 --via relay.example.org",
+                "Wait at a relay, where this host cannot be dialed",
             ),
         ],
     ),

@@ -113,16 +113,9 @@ impl TransferFlags {
         self.routes.effort(&config.send)
     }
 
-    /// Checks that TCP carries the data where hosts are met: relays carry nothing else for guests.
-    ///
-    /// # Errors
-    /// [`Error::usage`], and those of [`RouteArgs::may_use_udp`].
-    pub(crate) fn check_meeting(&self, config: &Config) -> Result<(), Error> {
-        if self.routes.may_use_udp(&config.send)? {
-            let text = "--via is for --carrier tcp: relays carry nothing else for guests";
-            return Err(Error::usage(text));
-        }
-        Ok(())
+    /// The other host is met at a relay.
+    pub(crate) fn meet(&mut self) {
+        self.routes.meet();
     }
 
     /// Whether a flag selects files.

@@ -24,6 +24,9 @@ const PATIENCE: Span = Span::from_secs(120);
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub(crate) struct RouteArgs {
+    /// Whether the other host is met at a relay.
+    #[arg(skip)]
+    is_met: bool,
     /// A path to use: interface or local address; may be repeated [default: every interface with a
     /// route, metered ones as backups]
     ///
@@ -171,17 +174,17 @@ impl RouteArgs {
         self.background.or_config(&chosen, config)
     }
 
-    /// Whether anything may be carried over UDP.
-    ///
-    /// # Errors
-    /// Those of [`RouteArgs::effort`].
-    pub(crate) fn may_use_udp(&self, config: &config::Send) -> Result<bool, Error> {
-        Ok(self.carrier(config, self.effort(config)?) != Carrier::Tcp)
+    /// The other host is met at a relay.
+    pub(crate) fn meet(&mut self) {
+        self.is_met = true;
     }
 
-    /// What carries the data. In the background that is UDP, whose delays say more.
+    /// What carries the data. In the background that is UDP, whose delays say more; and so it is
+    /// where hosts are met, because through translators there are direct ways over UDP alone.
     fn carrier(&self, config: &config::Send, effort: Effort) -> Carrier {
-        let usual = if effort.is_background() { Carrier::Auto } else { Carrier::default() };
+        let is_met = self.is_met && self.use_paths.is_none();
+        let usual =
+            if effort.is_background() || is_met { Carrier::Auto } else { Carrier::default() };
         self.carrier.or(config.carrier).unwrap_or(usual)
     }
 

@@ -31,6 +31,7 @@ mod remote;
 pub mod rights;
 mod spec;
 pub mod striped;
+pub mod tags;
 pub mod tls;
 mod wall;
 

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use net::CongestionControl;
 use stripe::{Effort, Lead};
+use tokio::sync::watch;
 use units::{Bytes, Rate, Span};
 
 use crate::caps::Allowance;
@@ -255,6 +256,10 @@ pub trait Relaying: fmt::Debug + Send + Sync {
 pub trait Leading: fmt::Debug + Send + Sync {
     /// That of a further route; `None`: it has as many as it may.
     fn lead(&self) -> Option<Lead>;
+
+    /// The addresses of IPv4 under which the relay knows its routes, by what is of no meaning but
+    /// that each route has another one.
+    fn seen(&self) -> watch::Receiver<BTreeMap<u8, SocketAddr>>;
 }
 
 /// Addresses of the listening side, and the peers that it lets in.

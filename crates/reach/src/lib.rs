@@ -20,5 +20,5 @@ pub mod target;
 pub use dial::{DIAL_PATIENCE, For, code_of, dial, permitted};
 pub use lookups::{ALL_LOOKUPS, Asker, AskerLookups, LOOKUPS, Lookups};
 pub use network::Network;
-pub use permit::{ListenRights, Reach};
+pub use permit::{ListenRights, Reach, is_protected};
 pub use target::parse_target;

@@ -8,6 +8,13 @@ use crate::Network;
 
 mod protected;
 
+/// Whether an address is protected: one of this host's own services, of its neighbours on the link,
+/// or of a cloud's metadata, in any form.
+#[must_use]
+pub fn is_protected(address: IpAddr) -> bool {
+    protected::has(protected::plain(address))
+}
+
 /// Targets that a peer may reach: a list of `HOST:PORTS` with commas. Empty: none.
 ///
 /// A host is a name, `*.` and the end of names, an address, a network like `10.0.0.0/8`, or `*`;

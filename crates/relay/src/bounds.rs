@@ -51,6 +51,8 @@ pub const GUEST_PATHS_EACH: usize = 256;
 pub const GUEST_PATHS_IN_ALL: usize = 2_048;
 /// The time that a path of a guest lasts; its hosts open another one.
 pub const GUEST_TIME: Duration = Duration::from_secs(24 * 3_600);
+/// What is said where nobody waits, and nobody comes as a guest.
+pub(crate) const NO_GUESTS: &str = "nobody may wait at this relay, or come as a guest";
 /// What the guests of one key move within [`GUEST_TIME`], both directions together.
 pub const GUEST_BYTES: Bytes = Bytes(1_000_000_000_000);
 /// The rate of a key while it has guests, if it has no lower one.

@@ -14,7 +14,7 @@ use wire::session::{AbortCode, SessionFrame};
 use wire::tunnel::{Code, Target};
 
 use crate::associations::Associations;
-use crate::bounds::{DRAIN, NAMEPLATE_TIME, WISHES_A_SECOND};
+use crate::bounds::{DRAIN, NAMEPLATE_TIME, NO_GUESTS, WISHES_A_SECOND};
 use crate::keys::KeyState;
 use crate::meetings::{Guest, Registrations};
 use crate::state::{Destination, Permit, RelayGrant, RelayState};
@@ -86,6 +86,7 @@ enum Event {
     Retire(u32, Vec<u64>),
     Register(u32, Place),
     Withdraw(u32),
+    Await(u32),
     Ping(u64),
     /// A sign of life that needs no answer.
     Alive,
@@ -106,7 +107,7 @@ async fn answer(
     let mut turn = Instant::now();
     let mut associations = Associations::new(relay, &state, grant);
     let of_key = (grant.known.clone(), grant.rights.clone());
-    let mut registrations = Registrations::new(&relay.meetings, &state, of_key, tell);
+    let mut registrations = Registrations::new(relay, &state, of_key, tell);
     // One attempt at a code has one connection.
     let mut has_knocked = false;
     loop {
@@ -118,6 +119,7 @@ async fn answer(
             RelayFrame::Retire(number, labels) => Ok(Event::Retire(number, labels)),
             RelayFrame::Register(number, place) => Ok(Event::Register(number, place)),
             RelayFrame::Withdraw(number) => Ok(Event::Withdraw(number)),
+            RelayFrame::Await(number) => Ok(Event::Await(number)),
             RelayFrame::Session(SessionFrame::Ping(number)) => Ok(Event::Ping(number)),
             RelayFrame::Session(SessionFrame::Pong(_)) => Ok(Event::Alive),
             other => Err(ConnError::unexpected(&other)),
@@ -134,22 +136,28 @@ async fn answer(
         }
         if matches!(
             event,
-            Event::Wish(_) | Event::Associate(..) | Event::Labels(..) | Event::Register(..)
+            Event::Wish(_)
+                | Event::Associate(..)
+                | Event::Labels(..)
+                | Event::Register(..)
+                | Event::Await(_)
         ) {
             sleep_until(turn).await;
             turn = turn.max(Instant::now()) + Duration::from_secs(1) / WISHES_A_SECOND;
         }
         match event {
-            Event::Associate(number, _) if grant.guest.is_some() => {
-                let text = "guests of a relay have paths over TCP alone";
-                let reason = Reason::new(Code::Forbidden, text);
-                conn.push(&RelayFrame::Dissociated(number, reason));
-            }
             Event::Register(number, _) if grant.guest.is_some() || !relay.options.takes_guests => {
-                let text = "nobody may wait at this relay, or come as a guest";
-                conn.push(&RelayFrame::Unregistered(number, Reason::new(Code::Forbidden, text)));
+                let reason = Reason::new(Code::Forbidden, NO_GUESTS);
+                conn.push(&RelayFrame::Unregistered(number, reason));
             }
-            Event::Register(number, place) => conn.push(&registrations.register(number, place)),
+            Event::Register(number, place) => {
+                conn.push(&registrations.register(number, place));
+                registrations.await_datagrams(associations.awaiting());
+            }
+            Event::Await(number) => {
+                conn.push(&associations.make_awaiting(number, is_draining));
+                registrations.await_datagrams(associations.awaiting());
+            }
             Event::Withdraw(number) => registrations.withdraw(number),
             Event::Associate(number, target) => {
                 conn.push(&associations.make(number, &target, is_draining).await);

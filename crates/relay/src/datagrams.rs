@@ -20,10 +20,11 @@ use stripe::{Arrivals, Arrived, EcnCodepoint, Outgoing, UdpSocket};
 use sys::poll::{Interest, Poller, Ready, Waker};
 use units::{Rate, Span, Time};
 use wire::datagram::Outer;
+use wire::meet::Place;
 use wire::relay::{Associated, LabelPair, SECRET};
 
 use crate::keys::{KeyState, OpenPath};
-use crate::labels::{DatagramPlace, LabelError, Labels, Step};
+use crate::labels::{DatagramPlace, DatagramsTo, LabelError, Labels, Step};
 use crate::meter::{Divider, PathMeter};
 
 /// Bytes of a key that wait in one direction; what comes on top is dropped.
@@ -70,6 +71,7 @@ struct DatagramsState {
 struct Member {
     state: Arc<KeyState>,
     is_used_up: bool,
+    have_guests_used_up: bool,
     /// What waits for a grant, to destinations and from there; `None`: nothing has to.
     queues: Option<[Queue; 2]>,
 }
@@ -156,22 +158,30 @@ impl Datagrams {
         self.0.state().labels.counts().0
     }
 
-    /// Associates a key's number with the first of a destination's addresses that a socket reaches.
+    /// The first of a destination's addresses that a socket reaches.
     ///
     /// # Errors
-    /// [`LabelError`], and that no socket reaches it, as text; the system's.
-    pub(crate) fn associate(
-        &self,
-        (key, bound): (&Arc<KeyState>, Option<Rate>),
-        number: u32,
-        destinations: &[SocketAddr],
-    ) -> Result<Associated, String> {
-        let found = destinations.iter().find_map(|address| {
+    /// That no socket reaches it, as text.
+    pub(crate) fn destination(&self, addresses: &[SocketAddr]) -> Result<DatagramsTo, String> {
+        let found = addresses.iter().find_map(|address| {
             let is_usable = !address.ip().is_multicast() && !address.ip().is_unspecified();
             let socket = self.socket_for(*address).filter(|_| is_usable)?;
             Some(DatagramPlace { address: *address, local: None, socket })
         });
-        let destination = found.ok_or("the relay's UDP reaches no such address")?;
+        let found = found.ok_or("the relay's UDP reaches no such address")?;
+        Ok(DatagramsTo::Address(found))
+    }
+
+    /// Associates a key's number with a destination.
+    ///
+    /// # Errors
+    /// [`LabelError`], as text; the system's.
+    pub(crate) fn associate(
+        &self,
+        (key, bound): (&Arc<KeyState>, Option<Rate>),
+        number: u32,
+        destination: DatagramsTo,
+    ) -> Result<Associated, String> {
         let secret = secret().map_err(|error| error.to_string())?;
         let octets = random().map_err(|error| error.to_string())?;
         let id = u64::from_be_bytes(*octets.first_chunk().expect("it has 16"));
@@ -183,6 +193,7 @@ impl Datagrams {
         let member = state.keys.entry(fingerprint).or_insert_with(|| Member {
             state: Arc::clone(key),
             is_used_up: false,
+            have_guests_used_up: false,
             queues: None,
         });
         let (divider, has_rate) = &self.0.divider;
@@ -213,6 +224,22 @@ impl Datagrams {
         let mut state = self.0.state();
         state.labels.dissociate(id);
         state.forget();
+    }
+
+    /// As [`Labels::wait_at`].
+    pub(crate) fn wait_at(&self, place: Place, id: u64) {
+        self.0.state().labels.wait_at(place, id);
+    }
+
+    /// As [`Labels::leave`].
+    pub(crate) fn leave(&self, place: &Place, id: u64) {
+        self.0.state().labels.leave(place, id);
+    }
+
+    /// The association ends after this time.
+    pub(crate) fn end_after(&self, id: u64, time: Span) {
+        let end = self.0.clock.now() + time;
+        self.0.state().labels.end_at(id, end);
     }
 
     /// As [`Labels::handle_orphaned`].
@@ -311,6 +338,7 @@ impl DatagramsState {
         self.forget();
         for member in self.keys.values_mut() {
             member.is_used_up = member.state.used_up().is_some();
+            member.have_guests_used_up = member.state.guests_used_up().is_some();
         }
     }
 
@@ -325,8 +353,10 @@ impl DatagramsState {
             let (run, others) = rest.split_at(run_of(rest, *segment));
             rest = others;
             match self.labels.handle_datagrams(now, from, run, *segment) {
-                Step::Forward { to, key, is_up } => {
-                    self.forward(shared, (to, key, is_up), (run, *segment, *ecn));
+                Step::Forward { to, key, is_up, is_guests } => {
+                    if self.may_forward(key, is_guests, run.len()) {
+                        self.forward(shared, (to, key, is_up), (run, *segment, *ecn));
+                    }
                 }
                 Step::Answer(answer) => send(shared, from, (&answer, answer.len(), None)),
                 Step::Drop => {
@@ -336,6 +366,17 @@ impl DatagramsState {
         }
     }
 
+    /// Whether so much of a key, or of its guests, is passed on; theirs is counted.
+    fn may_forward(&self, key: Fingerprint, is_guests: bool, bytes: usize) -> bool {
+        let Some(member) = self.keys.get(&key).filter(|member| !member.is_used_up) else {
+            return false;
+        };
+        if is_guests {
+            member.state.count_of_guest(bytes);
+        }
+        !is_guests || !member.have_guests_used_up
+    }
+
     /// Passes on datagrams of one size that go the same way.
     fn forward(
         &mut self,
@@ -343,9 +384,7 @@ impl DatagramsState {
         (to, key, is_up): (DatagramPlace, Fingerprint, bool),
         (run, segment, ecn): (&[u8], usize, Option<EcnCodepoint>),
     ) {
-        let Some(member) = self.keys.get_mut(&key).filter(|member| !member.is_used_up) else {
-            return;
-        };
+        let Some(member) = self.keys.get_mut(&key) else { return };
         let Some(queues) = &mut member.queues else {
             member.state.count(is_up, run.len());
             send(shared, to, (run, segment, ecn));

@@ -7,6 +7,10 @@
 //! address to the destination, and from the destination to the route over which the last datagram
 //! of its pair came. Nothing else is passed on.
 //!
+//! The destination may be a host that waits at the relay. It has an association of its own, without
+//! labels, and binds its addresses as routes of that; what is sent to it goes to the one over which
+//! it last used the pair, or else to the one that it last used at all.
+//!
 //! An address proves itself with two datagrams of 42 octets: one that is answered with a cookie,
 //! which is good for that address alone, and one with the cookie. Both have a tag under the secret
 //! of the association, which the relay told over the control connection, so that a datagram that
@@ -15,15 +19,19 @@
 //! by the rights of the key; until something with a label of the association comes from there, and
 //! when nothing has for a while, the key's datagrams to such destinations are few.
 
+mod waiting;
+
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 
+use peer::tags::TagKey;
 use units::{Bytes, Rate, Span, Time, TokenBucket};
 use wire::bind::{BIND, BindDatagram, BindKind, COOKIE, MOST_ROUTES};
 use wire::datagram::Outer;
+use wire::meet::Place;
 use wire::relay::{LabelPair, SECRET};
 
-use crate::tags::TagKey;
+use waiting::route_of;
 
 /// Pairs of labels of one association: of as many paths as a connection has at a time, and of its
 /// handshake.
@@ -64,6 +72,17 @@ pub struct DatagramPlace {
     pub socket: usize,
 }
 
+/// Where the datagrams of an association go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatagramsTo {
+    /// To an address.
+    Address(DatagramPlace),
+    /// To the host that waits at this place.
+    Waiting(Place),
+    /// Nowhere: it has the addresses of a host that waits.
+    Nowhere,
+}
+
 /// What becomes of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<K> {
@@ -75,6 +94,8 @@ pub enum Step<K> {
         key: K,
         /// Whether it goes to the destination.
         is_up: bool,
+        /// Whether it is a guest's of the key's host, or for one.
+        is_guests: bool,
     },
     /// Whoever sent it gets this.
     Answer([u8; BIND]),
@@ -109,6 +130,8 @@ pub struct Labels<K> {
     /// By a hash with a secret of its own.
     ways: HashMap<u64, Way>,
     associations: HashMap<u64, AssociationEntry<K>>,
+    /// The associations with the addresses of hosts, by the places where these wait.
+    waiting: HashMap<Place, u64>,
     keys: BTreeMap<K, KeyUse>,
     pairs: usize,
 }
@@ -127,7 +150,7 @@ struct Way {
 struct AssociationEntry<K> {
     key: K,
     tags: TagKey,
-    destination: DatagramPlace,
+    destination: DatagramsTo,
     /// When the destination last sent something with one of the labels.
     heard_at: Option<Time>,
     routes: [Option<BoundRoute>; MOST_ROUTES],
@@ -148,6 +171,8 @@ struct Pair {
     from: u64,
     /// The route that its last packet came over.
     route: Option<usize>,
+    /// The same of the last packet from a destination that waits.
+    waiting_route: Option<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -165,6 +190,7 @@ impl<K: Ord + Copy> Labels<K> {
             cookies: TagKey::new(secret),
             ways: HashMap::new(),
             associations: HashMap::new(),
+            waiting: HashMap::new(),
             keys: BTreeMap::new(),
             pairs: 0,
         }
@@ -178,7 +204,7 @@ impl<K: Ord + Copy> Labels<K> {
         &mut self,
         key: K,
         (id, secret): (u64, &[u8; SECRET]),
-        destination: DatagramPlace,
+        destination: DatagramsTo,
     ) -> Result<(), LabelError> {
         if self.associations.len() >= ASSOCIATIONS_IN_ALL {
             return Err(LabelError::Full);
@@ -251,7 +277,7 @@ impl<K: Ord + Copy> Labels<K> {
             self.ways.insert(from, Way { association: id, pair: to, is_to: false });
             self.ways.insert(to, Way { association: id, pair: to, is_to: true });
             let association = self.associations.get_mut(&id).expect("it was there");
-            association.pairs.insert(to, Pair { from, route: None });
+            association.pairs.insert(to, Pair { from, route: None, waiting_route: None });
         }
         self.pairs += fresh.len();
         if let Some(of_key) = self.keys.get_mut(&key) {
@@ -280,6 +306,7 @@ impl<K: Ord + Copy> Labels<K> {
         let labels: Vec<u64> = association.pairs.keys().copied().collect();
         self.retire(id, &labels);
         let Some(association) = self.associations.remove(&id) else { return };
+        self.waiting.retain(|_, known| *known != id);
         if let Some(of_key) = self.keys.get_mut(&association.key) {
             of_key.associations -= 1;
             if of_key.associations == 0 {
@@ -291,7 +318,8 @@ impl<K: Ord + Copy> Labels<K> {
     /// The control connection of an association has ended: it ends after [`GRACE`].
     pub fn handle_orphaned(&mut self, now: Time, id: u64) {
         if let Some(association) = self.associations.get_mut(&id) {
-            association.ends_at = Some(now + GRACE);
+            let end = now + GRACE;
+            association.ends_at = Some(association.ends_at.map_or(end, |known| known.min(end)));
         }
     }
 
@@ -342,10 +370,13 @@ impl<K: Ord + Copy> Labels<K> {
         if let Some(way) = self.ways.get(&label).copied() {
             return self.pass(now, from, way, (datagram.len(), datagrams.len()));
         }
+        // The destination would be mistaken for the host that dials.
         if datagram.len() == BIND
-            && let Some(association) = self.associations.get_mut(&label)
             && let Ok(bind) = BindDatagram::parse(datagram)
             && bind.kind == BindKind::Bind
+            && let Some(destination) = self.associations.get(&label).map(|one| one.destination)
+            && !self.reach(now, destination, (from.address, None)).is_from
+            && let Some(association) = self.associations.get_mut(&label)
         {
             return match association.bind(now, from, &bind, &self.cookies) {
                 Some(answer) => Step::Answer(answer.octets()),
@@ -363,28 +394,31 @@ impl<K: Ord + Copy> Labels<K> {
         way: Way,
         (size, all): (usize, usize),
     ) -> Step<K> {
+        let Some(association) = self.associations.get(&way.association) else { return Step::Drop };
+        let Some(pair) = association.pairs.get(&way.pair) else { return Step::Drop };
+        let (key, destination) = (association.key, association.destination);
+        let is_guests = matches!(destination, DatagramsTo::Waiting(_));
+        let reached = self.reach(now, destination, (from.address, pair.waiting_route));
+        if let (Some(number), DatagramsTo::Waiting(place)) = (reached.route, destination) {
+            self.handle_used(now, place, number);
+        }
         let Some(association) = self.associations.get_mut(&way.association) else {
             return Step::Drop;
         };
-        let key = association.key;
         let Some(pair) = association.pairs.get_mut(&way.pair) else { return Step::Drop };
-        if from.address == association.destination.address {
+        if reached.is_from {
             association.heard_at = Some(now);
+            pair.waiting_route = reached.route;
             let route = pair.route.and_then(|number| association.routes[number]);
             return match route.filter(|route| route.used_at + SILENCE > now) {
-                Some(route) => Step::Forward { to: route.place, key, is_up: false },
+                Some(route) => Step::Forward { to: route.place, key, is_up: false, is_guests },
                 None => Step::Drop,
             };
         }
         if !way.is_to {
             return Step::Drop;
         }
-        let is_from = |route: &Option<BoundRoute>| {
-            route.is_some_and(|route| {
-                route.place.address == from.address && route.used_at + SILENCE > now
-            })
-        };
-        let Some(number) = association.routes.iter().position(is_from) else {
+        let Some(number) = route_of(&association.routes, now, from.address) else {
             // The address of the host may have changed. The datagram itself is lost.
             let number = pair.route.unwrap_or(0);
             return match association.challenge(now, way.association, number, from, &self.cookies) {
@@ -396,12 +430,13 @@ impl<K: Ord + Copy> Labels<K> {
         if let Some(route) = &mut association.routes[number] {
             route.used_at = now;
         }
-        let has_answered = association.heard_at.is_some_and(|at| at + SILENCE > now);
-        let to = association.destination;
+        // A host that waits has proven its addresses.
+        let has_answered = association.heard_at.is_some_and(|at| at + SILENCE > now) || is_guests;
+        let Some(to) = reached.to else { return Step::Drop };
         if !has_answered && !self.keys.entry(key).or_default().may_send_unanswered(now, all) {
             return Step::Drop;
         }
-        Step::Forward { to, key, is_up: true }
+        Step::Forward { to, key, is_up: true, is_guests }
     }
 }
 
@@ -426,8 +461,7 @@ impl<K> AssociationEntry<K> {
         bind: &BindDatagram,
         cookies: &TagKey,
     ) -> Option<BindDatagram> {
-        // The destination would be mistaken for the host that dials.
-        if !self.tags.has_tagged(bind) || from.address == self.destination.address {
+        if !self.tags.has_tagged(bind) {
             return None;
         }
         let is_good = |back| {
@@ -447,7 +481,8 @@ impl<K> AssociationEntry<K> {
             }
         }
         self.routes[number] = Some(BoundRoute { place: from, used_at: now });
-        Some(self.tags.tagged(BindDatagram { kind: BindKind::Bound, ..*bind }))
+        let (kind, cookie) = (BindKind::Bound, BindDatagram::seen_cookie(from.address));
+        Some(self.tags.tagged(BindDatagram { kind, cookie, ..*bind }))
     }
 
     /// A challenge that nobody asked for, if there may be one.

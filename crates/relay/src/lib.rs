@@ -44,7 +44,6 @@ mod service;
 pub mod shares;
 mod splice;
 mod state;
-mod tags;
 pub mod tickets;
 mod told;
 

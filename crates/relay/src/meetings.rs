@@ -19,9 +19,11 @@ use crate::bounds::{
     GUEST_PATHS_EACH, GUEST_PATHS_IN_ALL, GUESTS_EACH, GUESTS_IN_ALL, MEET_PATIENCE,
     REGISTRATIONS_EACH, REGISTRATIONS_IN_ALL,
 };
+use crate::datagrams::Datagrams;
 use crate::keys::KeyState;
 use crate::knocks::Knocks;
 use crate::rights::RelayRights;
+use crate::state::RelayState;
 use crate::told::Told;
 
 /// All hosts that wait, and connections that are on their way from them.
@@ -202,9 +204,14 @@ impl Drop for Call<'_> {
     }
 }
 
-/// The places of one control connection, by its host's numbers. They end with it.
+/// The places of one control connection, by its host's numbers. They end with it; datagrams go on to
+/// the host for as long as its association lasts.
 pub(crate) struct Registrations<'a> {
     meetings: &'a Meetings,
+    /// The UDP side, if there is one.
+    datagrams: Option<&'a Datagrams>,
+    /// The association with the addresses of the host.
+    awaiting: Option<u64>,
     key: Arc<KeyState>,
     known: Option<Peer>,
     rights: RelayRights,
@@ -214,13 +221,25 @@ pub(crate) struct Registrations<'a> {
 
 impl<'a> Registrations<'a> {
     pub(crate) fn new(
-        meetings: &'a Meetings,
+        relay: &'a RelayState,
         key: &Arc<KeyState>,
         (known, rights): (Option<Peer>, RelayRights),
         control: &mpsc::Sender<Told>,
     ) -> Registrations<'a> {
         let (key, control, made) = (Arc::clone(key), control.clone(), HashMap::new());
-        Registrations { meetings, key, known, rights, control, made }
+        let (meetings, datagrams) = (&relay.meetings, relay.datagrams.get());
+        Registrations { meetings, datagrams, awaiting: None, key, known, rights, control, made }
+    }
+
+    /// Datagrams for the host go to the addresses of this association, whichever of its places
+    /// they are for.
+    pub(crate) fn await_datagrams(&mut self, awaiting: Option<u64>) {
+        self.awaiting = awaiting;
+        if let (Some(datagrams), Some(id)) = (self.datagrams, awaiting) {
+            for place in self.made.values() {
+                datagrams.wait_at(*place, id);
+            }
+        }
     }
 
     /// The answer to the wish to wait at a place.
@@ -241,6 +260,9 @@ impl<'a> Registrations<'a> {
     pub(crate) fn withdraw(&mut self, number: u32) {
         if let Some(place) = self.made.remove(&number) {
             self.meetings.withdraw(&place, &self.control);
+            if let (Some(datagrams), Some(id)) = (self.datagrams, self.awaiting) {
+                datagrams.leave(&place, id);
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The endpoint: a thread that drives connections.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,6 +12,7 @@ use crate::connection::Connection;
 use crate::connection::inbox::{Command, Connect, Inbox};
 use crate::driver::{Driver, Listener, Remaining};
 use crate::guest::Guest;
+use crate::preamble::ListeningLead;
 use crate::socket::UdpSocket;
 use crate::{ConnectError, EndpointError, Options, Rations, Route};
 
@@ -200,6 +201,17 @@ impl Endpoint {
     /// come from this thread.
     pub fn wake_guest(&self) {
         self.inbox.push(Command::WakeGuest);
+    }
+
+    /// Peers reach the listening sockets by way of these relays from now on, and of no others.
+    pub fn listen_over(&self, leads: Vec<ListeningLead>) {
+        self.inbox.push(Command::ListenOver { leads });
+    }
+
+    /// Sends a datagram that is none of a connection's from a listening socket, from this local
+    /// address if there is one.
+    pub fn send_listening(&self, to: SocketAddr, source: Option<IpAddr>, bytes: Vec<u8>) {
+        self.inbox.push(Command::SendListening { to, source, bytes });
     }
 
     /// The addresses of the listening sockets.

@@ -61,6 +61,7 @@
 //! | the side that listens | `driver/listening.rs` |
 //! | one open connection; what it sends; its streams; its routes | `driver/link.rs`; `driver/sending.rs`, `driver/streams.rs`, `driver/routes.rs` |
 //! | what a route says to a relay on its way | `preamble`, `driver/preambles.rs`, `driver/leading.rs` |
+//! | what the listening sockets say: to relays over which peers come, and to open ways | `driver/reached.rs` |
 //! | logs: what the driver notes; its text; the thread that writes it | `qlog/log.rs`; `qlog/text.rs`; `qlog/writer.rs` |
 //! | what another protocol on the same thread is; its datagrams | `guest`; `driver/guests.rs` |
 //! | sockets; what arrives at them; the clock, and arrival times on it | `socket`; `arrivals`; `clock` |
@@ -93,7 +94,7 @@ pub use error::{ConnectError, ConnectionError, DatagramError, EndpointError, Str
 pub use guest::{Guest, RawArrival, RawDatagram, RawPath};
 pub use memory::Memory;
 pub use options::{CONTROLLER, Options, Prototype, Route, RouteId, SCHEDULER};
-pub use preamble::{Lead, Preamble};
+pub use preamble::{Lead, ListeningLead, Preamble};
 pub use ptcp::{Class, SlowStreams};
 pub use qlog::{Qlog, Sink};
 pub use rations::Rations;

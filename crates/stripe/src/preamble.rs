@@ -1,6 +1,8 @@
-//! What a route says to a relay on its way, beside the packets of its connection.
+//! What a route says to a relay on its way, beside the packets of its connection; and what the
+//! sockets of a side that listens say to relays over which peers come.
 
 use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use units::Time;
@@ -22,10 +24,21 @@ pub trait Preamble: fmt::Debug + Send + Sync {
     fn handle_reopened(&self);
 
     /// A datagram arrived that is none of the connection's.
-    fn handle_datagram(&self, now: Time, datagram: &[u8]);
+    fn handle_datagram(&self, now: Time, from: SocketAddr, datagram: &[u8]);
 
     /// The next datagram to send.
     fn poll_transmit(&self, now: Time) -> Option<Vec<u8>>;
+
+    /// Where its datagrams go; `None`: where the route's packets go.
+    fn address(&self) -> Option<SocketAddr> {
+        None
+    }
+
+    /// Where the route's packets go from now on; `None`: to its own remote address. When there is
+    /// another answer than before, the route's paths are proven again.
+    fn remote(&self) -> Option<SocketAddr> {
+        None
+    }
 
     /// When there is something to send, or something may have happened elsewhere.
     fn poll_deadline(&self, now: Time) -> Time;
@@ -45,4 +58,15 @@ impl PartialEq for Lead {
     fn eq(&self, other: &Lead) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
+}
+
+/// A relay by way of which peers reach the sockets of a side that listens.
+#[derive(Clone, Debug)]
+pub struct ListeningLead {
+    /// What is said to it.
+    pub lead: Lead,
+    /// Its address.
+    pub relay: SocketAddr,
+    /// The local address from which it is said; `None`: the system chooses.
+    pub source: Option<IpAddr>,
 }

@@ -1,8 +1,11 @@
-//! The datagrams with which a side that dials proves its address to a relay.
+//! The datagrams with which a host proves its address to a relay, and with which two hosts open the
+//! way between them through what translates and filters.
 //!
 //! All have one size and one form: octet 0, the association's number where other datagrams have
 //! their label, the route's number, a cookie and a tag. Bit 6 of octet 0 is 0, so that peers ignore
 //! them. `docs/wire.md` describes every octet.
+
+use core::net::{Ipv4Addr, SocketAddr};
 
 use crate::WireError;
 use crate::reader::Reader;
@@ -28,8 +31,12 @@ pub enum BindKind {
     Bind,
     /// From the relay: the cookie of the address that this arrives at.
     Challenge,
-    /// From the relay: the address is bound.
+    /// From the relay: the address is bound. In place of the cookie is the address that the relay
+    /// saw, see [`BindDatagram::seen_at`].
     Bound,
+    /// From one host to the other: a way through what translates and filters. The number and the
+    /// secret are those that the receiver has told.
+    Punch,
 }
 
 impl BindKind {
@@ -38,11 +45,15 @@ impl BindKind {
             BindKind::Bind => 1,
             BindKind::Challenge => 2,
             BindKind::Bound => 3,
+            BindKind::Punch => 4,
         }
     }
 }
 
-/// A datagram between a side that dials and a relay.
+/// What stands in front of an address of IPv4 that the relay saw.
+const SEEN_V4: u8 = 4;
+
+/// A datagram between a host and a relay, or between two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BindDatagram {
     /// Its kind.
@@ -74,6 +85,7 @@ impl BindDatagram {
             1 => BindKind::Bind,
             2 => BindKind::Challenge,
             3 => BindKind::Bound,
+            4 => BindKind::Punch,
             unknown => return Err(WireError::Kind(unknown)),
         };
         let (association, route) = (reader.u64()?, reader.u8()?);
@@ -82,6 +94,31 @@ impl BindDatagram {
         }
         let (cookie, tag) = (reader.array()?, reader.array()?);
         reader.finish(BindDatagram { kind, association, route, cookie, tag })
+    }
+
+    /// What stands in place of the cookie of an address that is bound. Those of IPv6 are left out:
+    /// they are not translated.
+    #[must_use]
+    pub fn seen_cookie(address: SocketAddr) -> [u8; COOKIE] {
+        let mut cookie = [0; COOKIE];
+        if let SocketAddr::V4(seen) = address {
+            cookie[0] = SEEN_V4;
+            cookie[1..3].copy_from_slice(&seen.port().to_be_bytes());
+            cookie[3..7].copy_from_slice(&seen.ip().octets());
+        }
+        cookie
+    }
+
+    /// The address that the relay saw, of one of IPv4 that is bound; `None` also of a relay of an
+    /// earlier version.
+    #[must_use]
+    pub fn seen_at(&self) -> Option<SocketAddr> {
+        let [SEEN_V4, high, low, a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0, 0] = self.cookie else {
+            return None;
+        };
+        let port = u16::from_be_bytes([high, low]);
+        let is_bound = self.kind == BindKind::Bound && port != 0;
+        is_bound.then(|| (Ipv4Addr::new(a, b, c, d), port).into())
     }
 
     /// Its octets; those in front of [`TAGGED`] are what the tag is made of.
@@ -104,7 +141,7 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read_and_peers_ignore_it() {
-        for kind in [BindKind::Bind, BindKind::Challenge, BindKind::Bound] {
+        for kind in [BindKind::Bind, BindKind::Challenge, BindKind::Bound, BindKind::Punch] {
             let (cookie, tag) = ([3; COOKIE], [4; BIND_TAG]);
             let sent = BindDatagram { kind, association: 0x0102, route: 15, cookie, tag };
             let octets = sent.octets();
@@ -124,10 +161,30 @@ mod tests {
         let (cookie, tag) = ([0; COOKIE], [0; BIND_TAG]);
         let octets =
             BindDatagram { kind: BindKind::Bind, association: 1, route: 0, cookie, tag }.octets();
-        for (at, octet) in [(0, 0), (0, 4), (0, 0x41), (0, 0x81), (9, 16)] {
+        for (at, octet) in [(0, 0), (0, 5), (0, 0x41), (0, 0x81), (9, 16)] {
             let mut other = octets;
             other[at] = octet;
             assert!(BindDatagram::parse(&other).is_err(), "octet {at} is {octet}");
+        }
+    }
+
+    #[test]
+    fn an_address_of_ipv4_that_was_seen_is_told() {
+        let at = |kind, cookie| {
+            let tag = [0; BIND_TAG];
+            BindDatagram { kind, association: 1, route: 0, cookie, tag }.seen_at()
+        };
+        let seen: SocketAddr = "198.51.100.1:40001".parse().unwrap();
+        let cookie = BindDatagram::seen_cookie(seen);
+        assert_eq!(at(BindKind::Bound, cookie), Some(seen));
+        assert_eq!(at(BindKind::Challenge, cookie), None);
+        // What an earlier relay has there is a cookie.
+        let mut other = cookie;
+        other[15] = 1;
+        assert_eq!(at(BindKind::Bound, other), None);
+        for untold in ["[2001:db8::1]:7", "198.51.100.1:0"] {
+            let cookie = BindDatagram::seen_cookie(untold.parse().unwrap());
+            assert_eq!(at(BindKind::Bound, cookie), None, "{untold}");
         }
     }
 }

@@ -9,11 +9,12 @@
 
 use alloc::vec::Vec;
 
+use crate::address::ADDRESS;
 use crate::limits::{
     MAX_ADDRESSES, MAX_FEED, MAX_FILTER, MAX_HASHES, MAX_LABEL, MAX_NAME, MAX_NETWORKS,
     MAX_PAYLOAD, MAX_PLACE, MAX_RANGES, MAX_REASON, MAX_RECORDS_BODY, MAX_RELAY_REASON,
     MAX_REQUEST, MAX_SERVICE, MAX_TEXT, MAX_WISH_TARGET, MOST_FEED_PATHS, MOST_FEED_RELAYS,
-    MOST_LABELS, MOST_TICKETS, PAKE, PROOF, SECRET, TICKET,
+    MOST_LABELS, MOST_PUNCHED, MOST_TICKETS, PAKE, PROOF, PUNCH_SECRET, SECRET, TICKET,
 };
 use crate::manifest::{MAX_CHUNK, MAX_PATH};
 
@@ -222,15 +223,17 @@ pub enum FrameKind {
     Pake,
     Proof,
     Introduced,
+    Await,
+    Punches,
 }
 
 /// Each kind with its name and the longest body.
-const KINDS: [(FrameKind, &str, usize); 67] = [
+const KINDS: [(FrameKind, &str, usize); 69] = [
     (FrameKind::Hello, "Hello", 2 + 16 + 1 + 16 + 1 + MAX_SERVICE + MAX_REQUEST),
     (FrameKind::Join, "Join", 16),
     (FrameKind::Entries, "Entries", MAX_CHUNK),
     (FrameKind::ManifestEnd, "ManifestEnd", 4),
-    (FrameKind::Welcome, "Welcome", 18 + MAX_ADDRESSES * 18),
+    (FrameKind::Welcome, "Welcome", 18 + MAX_ADDRESSES * ADDRESS),
     (FrameKind::Want, "Want", MAX_RANGES * 16),
     (FrameKind::Have, "Have", MAX_RANGES * 16),
     (FrameKind::Ready, "Ready", 0),
@@ -293,6 +296,8 @@ const KINDS: [(FrameKind, &str, usize); 67] = [
     (FrameKind::Pake, "Pake", PAKE),
     (FrameKind::Proof, "Proof", PROOF),
     (FrameKind::Introduced, "Introduced", PROOF + 16 + 32),
+    (FrameKind::Await, "Await", 4),
+    (FrameKind::Punches, "Punches", 8 + PUNCH_SECRET + MOST_PUNCHED * ADDRESS),
 ];
 
 impl FrameKind {

@@ -2,7 +2,8 @@
 //!
 //! [`frame`] has what all frames have in common, which run over each path's TLS connection;
 //! [`session`] those of every session, [`files`], [`measure`], [`relay`], [`feed`] and [`gateway`]
-//! those of services; [`meet`] what hosts that wait at a relay and their guests say; [`effort`] how
+//! those of services; [`meet`] what hosts that wait at a relay and their guests say, [`punches`] how
+//! they ask for ways to each other; [`effort`] how
 //! any connection stands beside others; [`manifest`] the description of files; [`closing`] the
 //! codes with which a side ends anything; [`ptcp`] the packets of the striped connection;
 //! [`datagram`] what surrounds them on UDP paths, [`number`] how packet numbers are shortened, and
@@ -14,6 +15,7 @@
 
 extern crate alloc;
 
+mod address;
 pub mod bind;
 pub mod closing;
 pub mod datagram;
@@ -30,6 +32,7 @@ pub mod measure;
 pub mod meet;
 pub mod number;
 pub mod ptcp;
+pub mod punches;
 mod reader;
 pub mod relay;
 pub mod session;

@@ -8,6 +8,10 @@ pub const MAX_PAYLOAD: usize = 256 * 1024;
 pub const MAX_TEXT: usize = 1024;
 /// The most ranges in one frame with ranges.
 pub const MAX_RANGES: usize = 4096;
+/// The most addresses to which a host is asked to open ways.
+pub const MOST_PUNCHED: usize = 32;
+/// Octets of the secret of the tags of the datagrams that do.
+pub const PUNCH_SECRET: usize = 32;
 /// The most addresses in a welcome.
 pub const MAX_ADDRESSES: usize = 64;
 /// The longest wanted path: a path, and a slash at its end.

@@ -194,7 +194,7 @@ pub enum RelayFrame<'a> {
     Parting(u16),
     /// The host wants datagrams to be passed on to a destination, under a number of its own.
     Associate(u32, Target),
-    /// The answer to [`RelayFrame::Associate`].
+    /// The answer to [`RelayFrame::Associate`], and to [`RelayFrame::Await`].
     Associated(Associated),
     /// There is no association of that number, or no longer.
     Dissociated(u32, Reason),
@@ -214,6 +214,9 @@ pub enum RelayFrame<'a> {
     Unregistered(u32, Reason),
     /// The host no longer waits at the place of that number.
     Withdraw(u32),
+    /// Datagrams of guests of all places of the host are to go to the addresses that it proves for
+    /// an association with this number of its own.
+    Await(u32),
     /// Somebody wants a connection with the host that waits at the place of that number: a data
     /// connection with this ticket becomes it.
     Meet(u32, Ticket),
@@ -238,6 +241,7 @@ impl Emit for RelayFrame<'_> {
             RelayFrame::Registered(_) => FrameKind::Registered,
             RelayFrame::Unregistered(..) => FrameKind::Unregistered,
             RelayFrame::Withdraw(_) => FrameKind::Withdraw,
+            RelayFrame::Await(_) => FrameKind::Await,
             RelayFrame::Meet(..) => FrameKind::Meet,
         }
     }
@@ -295,7 +299,9 @@ impl Emit for RelayFrame<'_> {
                 out.extend_from_slice(&number.to_be_bytes());
                 place.write(out);
             }
-            RelayFrame::Registered(number) | RelayFrame::Withdraw(number) => {
+            RelayFrame::Registered(number)
+            | RelayFrame::Withdraw(number)
+            | RelayFrame::Await(number) => {
                 out.extend_from_slice(&number.to_be_bytes());
             }
             RelayFrame::Meet(number, ticket) => {
@@ -373,6 +379,7 @@ impl<'a> TryFrom<RawFrame<'a>> for RelayFrame<'a> {
                 RelayFrame::Unregistered(reader.u32()?, Reason::read(&mut reader)?)
             }
             FrameKind::Withdraw => RelayFrame::Withdraw(reader.u32()?),
+            FrameKind::Await => RelayFrame::Await(reader.u32()?),
             FrameKind::Meet => {
                 let number = reader.u32()?;
                 let ticket = Ticket::of_octets(reader.array()?).ok_or_else(|| bad("ticket"))?;

@@ -13,7 +13,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::net::SocketAddr;
 
 use crate::closing::{CloseCode, Closing};
 use crate::frame::{Emit, FrameKind, RawFrame, WireError};
@@ -201,12 +201,7 @@ impl Emit for SessionFrame<'_> {
                 out.extend_from_slice(&welcome.version.to_be_bytes());
                 out.extend_from_slice(&welcome.session);
                 for address in &welcome.addresses {
-                    let ip = match address.ip() {
-                        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-                        IpAddr::V6(ip) => ip,
-                    };
-                    out.extend_from_slice(&ip.octets());
-                    out.extend_from_slice(&address.port().to_be_bytes());
+                    crate::address::write(address, out);
                 }
             }
             SessionFrame::Joined => {}
@@ -275,9 +270,7 @@ impl<'a> TryFrom<RawFrame<'a>> for SessionFrame<'a> {
                 let (version, session) = (reader.u16()?, reader.array()?);
                 let mut addresses = Vec::new();
                 while !reader.is_empty() {
-                    let ip = Ipv6Addr::from(reader.array::<16>()?);
-                    let ip = ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4);
-                    addresses.push(SocketAddr::new(ip, reader.u16()?));
+                    addresses.push(crate::address::read(&mut reader)?);
                 }
                 SessionFrame::Welcome(Welcome { version, session, addresses })
             }

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use wire::meet::{CodeFrame, Introduction, Knock, NAMEPLATES};
+use wire::punches::{MOST_PUNCHED, Punches};
 use wire::session::SessionFrame;
 use wire::{Emit, RawFrame, WireError};
 
@@ -32,6 +33,29 @@ fn frames_of_the_exchange_come_back_as_they_went() {
     }
     let short = [&[65_u8, 0, 0, 0, 32][..], &[0; 32]].concat();
     assert!(matches!(parsed(&short), Err(WireError::Truncated { frame: "Pake" })));
+}
+
+#[test]
+fn the_addresses_to_open_ways_to_come_back_as_they_went() {
+    let at = |text: &str| text.parse().unwrap();
+    let addresses = vec![at("198.51.100.1:40001"), at("[2001:db8::1]:7707")];
+    for addresses in [Vec::new(), addresses.repeat(MOST_PUNCHED / 2)] {
+        let asked = Punches { id: 9, secret: [0xab; 32], addresses };
+        let mut bytes = Vec::new();
+        asked.emit(&mut bytes);
+        let (raw, length) = RawFrame::parse(&bytes).unwrap().unwrap();
+        assert_eq!((Punches::try_from(raw), length), (Ok(asked.clone()), bytes.len()));
+        assert!(!format!("{asked:?}").contains("171"));
+        // An address that is cut short.
+        let mut more = [&bytes[..], &[0]].concat();
+        more[4] += 1;
+        let whole = RawFrame::parse(&more).map(|raw| raw.map(|(raw, _)| Punches::try_from(raw)));
+        assert!(!matches!(whole, Ok(Some(Ok(_)))));
+    }
+    let other = CodeFrame::Session(SessionFrame::Ping(0));
+    let bytes = emitted(&other);
+    let (raw, _) = RawFrame::parse(&bytes).unwrap().unwrap();
+    assert!(Punches::try_from(raw).is_err());
 }
 
 #[test]

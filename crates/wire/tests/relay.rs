@@ -60,6 +60,7 @@ fn every_kind_comes_back_as_it_went() {
         RelayFrame::Registered(1),
         RelayFrame::Unregistered(1, Reason::new(Code::Busy, "another host waits there")),
         RelayFrame::Withdraw(1),
+        RelayFrame::Await(1),
         RelayFrame::Meet(1, Ticket::of_random([9; 16])),
     ] {
         let bytes = emitted(&frame);

@@ -78,7 +78,7 @@ pub(crate) fn run(mut args: GetArgs) -> Result<(), Failure> {
     let config = args.flags.config(&dirs)?;
     let key = HostKey::load(&dirs)?;
     let (from, identity, relays) = if args.meet.is_given() {
-        args.flags.check_meeting(&config)?;
+        args.flags.meet();
         let token = || args.token.given()?.map_or_else(TokenSource::ask, Ok);
         let named = match &args.from[..] {
             [] => None,

@@ -110,7 +110,7 @@ pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
     let noted = folder.map(|folder| Watched::new(&folder)).transpose()?;
     let key = HostKey::load(&prepared.dirs)?;
     let (mut each, identity, relays) = if args.meet.is_given() {
-        prepared.check_meeting()?;
+        prepared.flags.transfer.meet();
         let token = || token_of(&args.token, stream.as_ref());
         let met = args.meet.meet(args.to.first(), key, token, &prepared.dirs)?;
         let MetHost { to, credential, identity, relays } = met;
@@ -274,14 +274,6 @@ impl PreparedSend {
     /// Whether nothing is transferred.
     pub(super) fn is_dry_run(&self) -> bool {
         self.flags.transfer.is_dry_run()
-    }
-
-    /// Checks that TCP carries the data: relays carry nothing else for guests.
-    ///
-    /// # Errors
-    /// Those of [`TransferFlags::check_meeting`].
-    fn check_meeting(&self) -> Result<(), Error> {
-        self.flags.transfer.check_meeting(&self.config)
     }
 
     /// Whether the transfer is in the background.

@@ -89,12 +89,13 @@ impl Results {
         if self.token.is_none() {
             return format!("waiting at {relay}");
         }
-        let command = match self.role {
-            HostRole::Server => "anabranch get PATH… --via",
-            _ => "anabranch send PATH… --via",
+        let (command, after) = match &self.role {
+            HostRole::Server => ("anabranch get PATH…", ""),
+            HostRole::Service(Some(PeerCommand { before, after })) => (*before, *after),
+            _ => ("anabranch send PATH…", ""),
         };
-        let by_token = format!("{command} {via}");
-        let of_code = |code| format!("{command} {relay} --code {code}");
+        let by_token = format!("{command} --via {via}{after}");
+        let of_code = |code| format!("{command} --via {relay} --code {code}{after}");
         let mut lines = Vec::new();
         if self.terminal {
             lines.push("From any other network, with the same token:".to_string());

@@ -9,6 +9,7 @@ mod gateways;
 mod hosts;
 mod later;
 mod meetings;
+mod meetings_nat;
 #[path = "../needs/mod.rs"]
 mod needs;
 #[path = "../noise/mod.rs"]

@@ -14,7 +14,7 @@ use events::{
 use net::Clock;
 use net::clock::timer;
 use peer::carrier::RouteReport;
-use peer::dial::{Dialer, Keeper, PlanKind, Remaining, Terms};
+use peer::dial::{Dialer, Keeper, PlanKind, Remaining, Terms, Via};
 use peer::striped::carrier::StripedCarrier;
 use peer::tls::ClientTls;
 use tokio::sync::mpsc;
@@ -550,17 +550,24 @@ impl<O: SessionOpener> SessionDriver<O> {
             let standing = &mut standings[usize::from(plan.kind == PlanKind::Striped)];
             standing.acked += Bytes(plan.carried.load(Ordering::Relaxed));
         }
+        let is_met = self.dialer.terms().options.is_met;
         let mut core = session.core();
         for report in core.paths(now) {
             let Some(facts) = open.get(&report.id) else { continue };
             let is_striped = facts.path.plan.kind == PlanKind::Striped;
             let standing = &mut standings[usize::from(is_striped)];
             standing.acked += report.acked;
-            standing.is_open |= report.state != transfer::PathState::Stalled;
+            // Where UDP has direct ways, nothing is tried over a relay, which costs its owner.
+            let is_tried = is_striped || !is_met || facts.path.plan.via == Via::Direct;
+            standing.is_open |= is_tried && report.state != transfer::PathState::Stalled;
         }
         let rest = core.layout().total() - core.totals(now).acked;
         let is_background = self.dialer.terms().options.effort.is_background();
-        let new = if is_background { Choice::of_background } else { Choice::new };
+        let new = match (is_background, is_met) {
+            (true, _) => Choice::of_background,
+            (false, true) => Choice::of_meeting,
+            (false, false) => Choice::new,
+        };
         let choice = self.choice.get_or_insert_with(new);
         let change = choice.update(now, standings[0], standings[1], rest);
         for (id, facts) in &open {

@@ -153,6 +153,11 @@ impl Keeper {
         keeper
     }
 
+    /// Tells people something.
+    pub(crate) fn notice(&self, text: String) {
+        self.events.notice(text);
+    }
+
     /// The hosts and options of the transfer.
     #[must_use]
     pub fn terms(&self) -> &Terms {

@@ -49,7 +49,7 @@ use crate::{AuthorizedPeers, Error, Fingerprint, ListenOptions, Peer, random};
 use service::{Hosted, Join, Open, OpenRequest};
 use sockets::{Sockets, at_free_port};
 
-pub use service::{Asking, BARE, Entry, Meetings, Service, Services, SessionRequest};
+pub use service::{Asking, BARE, Entry, Meetings, Service, Services, SessionRequest, WaitingRelay};
 
 /// The carriers at which a host listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,13 +156,15 @@ impl Host {
         let admitted = Admitted::new(options.authorized.clone());
         let boxed = |listener| Box::new(listener) as Box<dyn Listener>;
         let mut listeners: Vec<_> = tcp.into_iter().map(boxed).collect();
-        if let Some(meetings) = meetings {
+        if let Some(meetings) = &meetings {
             services = meetings.joins(services);
             listeners.extend(meetings.listeners(port));
         }
         let metrics = HostMetrics::new(services.names());
         let (mut over_udp, mut own) = (None, None);
         if let Some(udp) = udp {
+            let relays = meetings.map(|meetings| meetings.awaiting()).unwrap_or_default();
+            let udp = udp.waiting_at(relays);
             over_udp = Some(OverUdp::of(&udp));
             own = Some(udp.own());
             let traffic = metrics.traffic.clone();

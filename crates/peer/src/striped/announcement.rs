@@ -1,65 +1,92 @@
 //! The addresses that the listening side announces, on the first stream that it opens: all of them
-//! at once, and again whenever they change.
+//! at once, and again whenever they change. In the other direction of the same stream the side that
+//! dials asks for [ways](super::punching) to its own.
 
 use std::io;
 use std::net::SocketAddr;
 
+use stripe::{ReceiveHalf, SendHalf};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use wire::punches::{MOST_PUNCHED, PUNCH_SECRET, Punches};
 use wire::session::{MAX_ADDRESSES, SessionFrame, VERSION, Welcome};
-use wire::{Emit, RawFrame};
+use wire::{Emit, RawFrame, WireError};
 
 /// The most bytes of one announcement: a frame's head and fixed fields, and 18 octets an address.
 const MOST: usize = 64 + 18 * MAX_ADDRESSES;
+/// Those of one wish for ways.
+const MOST_ASKED: usize = 64 + PUNCH_SECRET + 18 * MOST_PUNCHED;
 
 /// The stream of announcements to a welcome peer.
-pub(super) struct Announcing(stripe::Stream);
+pub(super) struct Announcing(SendHalf);
 
 impl Announcing {
-    pub(super) async fn open(connection: &stripe::Connection) -> io::Result<Announcing> {
-        Ok(Announcing(connection.open_stream().await.map_err(io::Error::other)?))
+    /// Opens the stream. The other half is for [`read_asked`].
+    pub(super) async fn open(
+        connection: &stripe::Connection,
+    ) -> io::Result<(Announcing, ReceiveHalf)> {
+        let (sending, receiving) =
+            connection.open_stream().await.map_err(io::Error::other)?.split();
+        Ok((Announcing(sending), receiving))
     }
 
     /// Tells the peer the addresses of this host.
     pub(super) async fn tell(&mut self, addresses: Vec<SocketAddr>) -> io::Result<()> {
-        let mut bytes = Vec::new();
-        SessionFrame::Welcome(Welcome { version: VERSION, session: [0; 16], addresses })
-            .emit(&mut bytes);
-        self.0.write_all(&bytes).await
+        let welcome = Welcome { version: VERSION, session: [0; 16], addresses };
+        write(&mut self.0, &SessionFrame::Welcome(welcome)).await
     }
+}
+
+/// Asks the side that listens for ways.
+pub(super) async fn ask(sending: &mut SendHalf, wish: &Punches) -> io::Result<()> {
+    write(sending, wish).await
+}
+
+async fn write(sending: &mut SendHalf, frame: &impl Emit) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    frame.emit(&mut bytes);
+    sending.write_all(&bytes).await
 }
 
 /// Reads announcements to the end of the stream, and hands each to `learn`.
 pub(super) async fn read(
-    stream: stripe::Stream,
-    learn: impl Fn(Vec<SocketAddr>),
+    receiving: ReceiveHalf,
+    learn: impl FnMut(Vec<SocketAddr>),
 ) -> io::Result<()> {
-    let (sending, mut receiving) = stream.split();
-    // Nothing is said in this direction.
-    let _ = sending.finish();
-    let mut bytes = Vec::new();
-    loop {
-        let (addresses, length) = loop {
-            if let Some(whole) = first(&bytes)? {
-                break whole;
-            }
-            if bytes.len() >= MOST {
-                return Err(io::ErrorKind::InvalidData.into());
-            }
-            if receiving.read_buf(&mut bytes).await? == 0 {
-                return Ok(());
-            }
-        };
-        bytes.drain(..length);
-        learn(addresses);
-    }
+    let parse = |frame: RawFrame<'_>| match SessionFrame::try_from(frame)? {
+        SessionFrame::Welcome(welcome) => Ok(Some(welcome.addresses)),
+        _ => Ok(None),
+    };
+    read_frames(receiving, MOST, parse, learn).await
 }
 
-/// The first announcement of `bytes`, and its length; `None` if it has not arrived whole.
-fn first(bytes: &[u8]) -> io::Result<Option<(Vec<SocketAddr>, usize)>> {
+/// Reads the wishes of the side that dials to the end of the stream, and hands each to `take`.
+pub(super) async fn read_asked(
+    receiving: ReceiveHalf,
+    take: impl FnMut(Punches),
+) -> io::Result<()> {
+    read_frames(receiving, MOST_ASKED, |frame| Punches::try_from(frame).map(Some), take).await
+}
+
+/// Reads frames of one kind, of so many bytes at most.
+async fn read_frames<T>(
+    mut receiving: ReceiveHalf,
+    most: usize,
+    parse: impl Fn(RawFrame<'_>) -> Result<Option<T>, WireError>,
+    mut take: impl FnMut(T),
+) -> io::Result<()> {
     let invalid = |_| io::Error::from(io::ErrorKind::InvalidData);
-    let Some((frame, length)) = RawFrame::parse(bytes).map_err(invalid)? else { return Ok(None) };
-    match SessionFrame::try_from(frame) {
-        Ok(SessionFrame::Welcome(welcome)) => Ok(Some((welcome.addresses, length))),
-        _ => Err(io::ErrorKind::InvalidData.into()),
+    let mut bytes = Vec::new();
+    loop {
+        while let Some((frame, length)) = RawFrame::parse(&bytes).map_err(invalid)? {
+            let parsed = parse(frame).map_err(invalid)?;
+            take(parsed.ok_or(io::ErrorKind::InvalidData)?);
+            bytes.drain(..length);
+        }
+        if bytes.len() >= most {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        if receiving.read_buf(&mut bytes).await? == 0 {
+            return Ok(());
+        }
     }
 }

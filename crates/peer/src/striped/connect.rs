@@ -163,7 +163,7 @@ async fn connect_by(
     options.config.max_receive_buffer = options.config.max_receive_buffer.max(RECEIVE_BUFFER);
     let plans = keeper.routes(host);
     let usable: Vec<_> = plans.iter().filter(|plan| plan.used_up().is_none()).cloned().collect();
-    let leads = Leads::default();
+    let leads = Leads::new(terms);
     let routes = first_routes(terms, &usable, &leads);
     if routes.is_empty() {
         let used_up = plans.iter().filter_map(|plan| Some((&plan.name, plan.used_up()?)));
@@ -237,7 +237,7 @@ fn first_routes(terms: &Terms, plans: &[Arc<Plan>], leads: &Leads) -> Vec<Route>
     let most = candidates.iter().map(Vec::len).max().unwrap_or(0);
     let nth = |at: usize| {
         let of_plan = plans.iter().zip(&candidates);
-        of_plan.filter_map(move |(plan, all)| route(terms, plan, *all.get(at)?, leads))
+        of_plan.filter_map(move |(plan, all)| route(terms, (plan, plans), *all.get(at)?, leads))
     };
     (0..most).flat_map(nth).collect()
 }

@@ -1,25 +1,30 @@
 //! The upkeep of a striped connection's routes: one for each plan of the keeper, and those of
 //! capped interfaces within their caps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use stripe::{Connection, RouteChange, RouteId, RouteState, RouteStats};
+use net::socket::unmapped;
+use stripe::{Connection, RouteChange, RouteId, RouteState, RouteStats, SendHalf};
 use tokio::sync::broadcast;
 use tokio::time::{MissedTickBehavior, interval};
 use units::{Bytes, PathId, Span};
+use wire::punches::MOST_PUNCHED;
 
 use super::announcement;
 use super::route::{Leads, route};
 use crate::caps::{Account, Room};
-use crate::dial::{Candidate, Keeper, Plan};
+use crate::dial::{Candidate, Keeper, Plan, Via};
 
 /// The interval of looks for routes that are missing. A plan of which no route works by then tries
 /// one more of its candidates.
 const LOOK: Duration = Duration::from_millis(500);
 /// The candidates of a plan that are tried at a time.
 const GUESSES: usize = 3;
+/// The time after which a direct way would have been found.
+const FOUND_BY: Duration = Duration::from_secs(5);
 /// The interval of counts of capped interfaces.
 const COUNT: Duration = Duration::from_millis(50);
 /// What may yet be carried before the next count has its effect, as time at the present rate.
@@ -42,6 +47,12 @@ pub(super) struct Follower {
     keeper: Arc<Keeper>,
     host: usize,
     leads: Leads,
+    /// What the other side is asked for ways with.
+    asking: tokio::sync::Mutex<Option<SendHalf>>,
+    /// The addresses that it was told.
+    told: tokio::sync::Mutex<BTreeSet<SocketAddr>>,
+    /// When it was told first, until it was judged what came of it.
+    asked_at: tokio::sync::Mutex<Option<Instant>>,
 }
 
 impl Follower {
@@ -51,12 +62,22 @@ impl Follower {
         host: usize,
         leads: Leads,
     ) -> Follower {
-        Follower { counted: Mutex::default(), connection, keeper, host, leads }
+        Follower {
+            counted: Mutex::default(),
+            connection,
+            keeper,
+            host,
+            leads,
+            asking: tokio::sync::Mutex::default(),
+            told: tokio::sync::Mutex::default(),
+            asked_at: tokio::sync::Mutex::default(),
+        }
     }
 
     pub(super) async fn run(self) {
         let mut events = self.connection.events();
         let mut changes = self.keeper.changes();
+        let mut news = self.leads.news();
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut count = interval(COUNT);
@@ -73,10 +94,17 @@ impl Follower {
                 }
                 () = &mut announced, if !is_heard => is_heard = true,
                 // The follower holds the keeper, which holds the sender.
-                _ = changes.changed() => self.open_missing(1).await,
+                _ = changes.changed() => {
+                    self.open_missing(1).await;
+                    self.ask_for_ways().await;
+                }
+                // The follower holds the sender of these, too.
+                _ = news.changed() => self.ask_for_ways().await,
                 _ = look.tick() => {
                     // The first look is at once: the first guess has not been tried yet.
                     self.open_missing(if looks == 0 { 1 } else { GUESSES }).await;
+                    self.ask_for_ways().await;
+                    self.judge_ways().await;
                     looks += 1;
                 }
                 _ = count.tick() => self.count(),
@@ -92,10 +120,75 @@ impl Follower {
     /// Takes the announcements of the other side.
     async fn hear(&self) {
         let Ok(stream) = self.connection.accept_stream().await else { return };
+        let (sending, receiving) = stream.split();
+        if self.leads.punches().is_some() {
+            self.asking.lock().await.replace(sending);
+            self.leads.note_news();
+        } else {
+            // Nothing is said in this direction.
+            let _ = sending.finish();
+        }
         let learn = |addresses| self.keeper.learn(self.host, addresses);
-        if let Err(error) = announcement::read(stream, learn).await {
+        if let Err(error) = announcement::read(receiving, learn).await {
             tracing::debug!(%error, "no announcement");
         }
+    }
+
+    /// Asks the other side to open ways to the addresses of the direct routes that are not open, as
+    /// far as they were not told.
+    async fn ask_for_ways(&self) {
+        let Some(key) = self.leads.punches() else { return };
+        let mut asking = self.asking.lock().await;
+        let Some(sending) = &mut *asking else { return };
+        let plans = self.keeper.routes(self.host);
+        let is_direct = |path| plans.iter().any(|plan| plan.id == path && plan.via == Via::Direct);
+        let routes = self.connection.stats().await.routes;
+        let opening = routes.iter().filter(|route| route.state != RouteState::Open);
+        let locals = opening.filter(|route| is_direct(route.path)).filter_map(|route| route.local);
+        let usable = locals.filter(|local| !local.ip().is_unspecified() && local.port() != 0);
+        let mut told = self.told.lock().await;
+        let room = MOST_PUNCHED.saturating_sub(told.len());
+        let seen = self.leads.seen().into_iter().chain(usable.map(unmapped));
+        let fresh: BTreeSet<SocketAddr> = seen.filter(|address| !told.contains(address)).collect();
+        let fresh: Vec<SocketAddr> = fresh.into_iter().take(room).collect();
+        if fresh.is_empty() {
+            return;
+        }
+        tracing::debug!(?fresh, "the other side is to open ways");
+        if told.is_empty() {
+            self.asked_at.lock().await.replace(Instant::now());
+        }
+        told.extend(fresh.iter().copied());
+        if let Err(error) = announcement::ask(sending, &key.wish(fresh)).await {
+            tracing::debug!(%error, "no ways were asked for");
+            *asking = None;
+        }
+    }
+
+    /// Says once that no direct way was found, when there has been time for one.
+    async fn judge_ways(&self) {
+        let is_due = |asked: &mut Instant| asked.elapsed() > FOUND_BY;
+        let mut asked = self.asked_at.lock().await;
+        if asked.take_if(is_due).is_none() {
+            return;
+        }
+        let plans = self.keeper.routes(self.host);
+        let is_direct = |path| plans.iter().any(|plan| plan.id == path && plan.via == Via::Direct);
+        let routes = self.connection.stats().await.routes;
+        if routes.iter().any(|route| route.state == RouteState::Open && is_direct(route.path)) {
+            return;
+        }
+        let seen: Vec<String> = self.leads.seen().iter().map(ToString::to_string).collect();
+        let own = if seen.is_empty() {
+            String::new()
+        } else {
+            format!(" (this host is seen at {})", seen.join(", "))
+        };
+        self.keeper.notice(format!(
+            "no direct way over UDP was found{own}, and the relay carries all: the translators or \
+             firewalls of both hosts let nothing through; a UDP port that the router of the other \
+             host forwards to it, the one at which it listens, would be one"
+        ));
     }
 
     /// Counts what capped interfaces carry. One that would soon have carried as much as it may
@@ -137,23 +230,31 @@ impl Follower {
     /// its next guess, up to so many.
     async fn open_missing(&self, guesses: usize) {
         let open = self.connection.stats().await.routes;
-        for plan in self.keeper.routes(self.host).iter().filter(|plan| plan.used_up().is_none()) {
+        let plans = self.keeper.routes(self.host);
+        for plan in plans.iter().filter(|plan| plan.used_up().is_none()) {
             let candidates = plan.candidates();
             let is_missing =
                 |one: &&Candidate| !of_path(&open, plan.id).any(|route| is_between(route, one));
             let works = of_path(&open, plan.id).any(|route| route.state == RouteState::Open);
-            let wanted = if works {
+            let wanted: Vec<Candidate> = if works {
                 // A route that works between other addresses stays, unless these are in one
                 // network.
-                candidates.first().filter(|best| best.near && is_missing(best))
+                let best = candidates.first().filter(|best| best.near && is_missing(best));
+                best.copied().into_iter().collect()
+            } else if self.leads.punches().is_some() && plan.via == Via::Direct {
+                // Which one works shows only once the other side has opened its own.
+                candidates.iter().filter(is_missing).copied().collect()
             } else {
-                candidates.iter().take(guesses).find(is_missing)
+                candidates.iter().take(guesses).find(is_missing).copied().into_iter().collect()
             };
-            let Some(wanted) = wanted else { continue };
-            let wish = route(self.keeper.terms(), plan, *wanted, &self.leads);
-            let Some(wish) = wish else { continue };
-            if let Err(error) = self.connection.add_route(wish).await {
-                tracing::debug!(plan = plan.name, %error, "no further route");
+            for candidate in wanted {
+                let terms = self.keeper.terms();
+                let Some(wish) = route(terms, (plan, &plans), candidate, &self.leads) else {
+                    continue;
+                };
+                if let Err(error) = self.connection.add_route(wish).await {
+                    tracing::debug!(plan = plan.name, %error, "no further route");
+                }
             }
         }
     }

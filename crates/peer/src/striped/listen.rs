@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use net::holder::{Holder, Transport};
 use net::interfaces::own_addresses;
@@ -10,8 +10,12 @@ use net::socket::unmapped;
 use stripe::{Connection, Endpoint, EndpointError, Listening, Memory};
 use tokio::task::AbortHandle;
 use units::Bytes;
+use wire::session::MAX_ADDRESSES;
 
 use super::announcement::Announcing;
+use super::awaiting::Awaiting;
+use super::punching;
+use crate::host::WaitingRelay;
 use crate::listen::announced;
 use crate::listen::own::OwnAddresses;
 use crate::tls::ServerTls;
@@ -28,6 +32,8 @@ pub struct UdpListener {
     /// The addresses that the caller named; none: all.
     named: Vec<SocketAddr>,
     own: OwnAddresses,
+    /// Relays at which it waits.
+    awaiting: Option<Awaiting>,
 }
 
 impl UdpListener {
@@ -49,7 +55,16 @@ impl UdpListener {
         let endpoint = Endpoint::listen(&listening, tls.config(), stripe).map_err(system)?;
         let (endpoint, named) = (Arc::new(endpoint), options.addresses.clone());
         let (memory, own) = (listening.rations.memory, OwnAddresses::follow());
-        Ok(UdpListener { endpoint, memory, named, own })
+        Ok(UdpListener { endpoint, memory, named, own, awaiting: None })
+    }
+
+    /// The same, which is also reached over these relays, where its host waits.
+    pub(crate) fn waiting_at(self, relays: Vec<WaitingRelay>) -> UdpListener {
+        if relays.is_empty() {
+            return self;
+        }
+        let awaiting = Awaiting::begin(&self.endpoint, relays, &self.named, &self.own);
+        UdpListener { awaiting: Some(awaiting), ..self }
     }
 
     /// The next connection, and the key that its peer has proven. It may be anybody's: the caller
@@ -70,7 +85,8 @@ impl UdpListener {
     #[must_use]
     pub fn admission(&self) -> Admission {
         let port = self.endpoint.local_addresses().first().map_or(0, SocketAddr::port);
-        Admission { port, named: self.named.clone(), own: self.own.clone() }
+        let ways = self.awaiting.clone().map(|awaiting| (awaiting, Arc::downgrade(&self.endpoint)));
+        Admission { port, named: self.named.clone(), own: self.own.clone(), ways }
     }
 
     /// The addresses of this host.
@@ -128,6 +144,8 @@ pub struct Admission {
     port: u16,
     named: Vec<SocketAddr>,
     own: OwnAddresses,
+    /// What relays know of the endpoint, which opens ways for those that it has met.
+    ways: Option<(Awaiting, Weak<Endpoint>)>,
 }
 
 impl Admission {
@@ -153,14 +171,39 @@ impl Admission {
         let used = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), self.port);
         let peer = unmapped(connection.remote()).ip();
         let mut changes = self.own.changes();
-        let mut announcing = Announcing::open(connection).await?;
+        let (mut announcing, asking) = Announcing::open(connection).await?;
+        let mut ways = self.ways.clone();
+        let serving = async {
+            if let Some((awaiting, endpoint)) = &self.ways {
+                punching::serve(asking, endpoint.clone(), || awaiting.sources()).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::pin!(serving);
         loop {
             let mut addresses = announced(used, Some(peer), &self.named, &own_addresses());
             addresses.retain(|address| !address.ip().is_unspecified());
+            if let Some((awaiting, _)) = &mut ways {
+                // What a relay saw from outside comes first: there, the others lead to other hosts.
+                let mut seen = awaiting.seen();
+                seen.retain(|address| !addresses.contains(address));
+                addresses.splice(0..0, seen);
+                addresses.truncate(MAX_ADDRESSES);
+            }
             announcing.tell(addresses).await?;
-            if changes.changed().await.is_err() {
-                // The host is closed.
-                return Ok(());
+            let seen = async {
+                match &mut ways {
+                    Some((awaiting, _)) => awaiting.changed().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                is_open = changes.changed() => if is_open.is_err() {
+                    // The host is closed.
+                    return Ok(());
+                },
+                () = seen => {}
+                () = &mut serving => {}
             }
         }
     }

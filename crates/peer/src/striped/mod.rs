@@ -11,11 +11,13 @@
 //! connection of a session.
 
 mod announcement;
+mod awaiting;
 pub mod carrier;
 mod connect;
 mod dialed;
 mod follow;
 mod listen;
+mod punching;
 mod route;
 mod service;
 pub mod stream;

@@ -13,7 +13,8 @@ const AGAIN: Span = Span::from_secs(10);
 #[derive(Debug)]
 pub(super) struct AssociationState {
     number: u32,
-    target: Target,
+    /// `None`: it is for whoever comes to this host.
+    target: Option<Target>,
     /// The labels, in the order in which the relay gets them.
     pairs: Vec<LabelPair>,
     known: HashSet<LabelPair>,
@@ -48,7 +49,7 @@ impl std::fmt::Debug for AssociationGrant {
 }
 
 impl AssociationState {
-    pub(super) fn new(number: u32, target: Target) -> AssociationState {
+    pub(super) fn new(number: u32, target: Option<Target>) -> AssociationState {
         AssociationState {
             number,
             target,
@@ -101,7 +102,10 @@ impl AssociationState {
         }
         if !self.is_asked {
             self.is_asked = true;
-            return Some(RelayFrame::Associate(self.number, self.target.clone()));
+            return Some(match &self.target {
+                Some(target) => RelayFrame::Associate(self.number, target.clone()),
+                None => RelayFrame::Await(self.number),
+            });
         }
         let some = self.retired.len().min(MOST_LABELS);
         let retired: Vec<u64> = self.retired.drain(..some).collect();
@@ -168,7 +172,7 @@ mod tests {
     }
 
     fn association() -> AssociationState {
-        AssociationState::new(5, parse_target("nas.example:7707").unwrap())
+        AssociationState::new(5, parse_target("nas.example:7707").ok())
     }
 
     fn pairs(numbers: std::ops::Range<u64>) -> Vec<LabelPair> {

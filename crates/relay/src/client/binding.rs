@@ -1,9 +1,10 @@
 //! How a route proves its address to a relay: a core.
 
+use std::net::SocketAddr;
+
+use peer::tags::TagKey;
 use units::{Span, Time};
 use wire::bind::{BIND, BIND_TAG, BindDatagram, BindKind, COOKIE};
-
-use crate::tags::TagKey;
 
 /// The wait for an answer before the question is repeated; it doubles.
 const FIRST_WAIT: Span = Span::from_millis(100);
@@ -21,6 +22,8 @@ pub struct Binding {
     tags: TagKey,
     route: u8,
     is_bound: bool,
+    /// Where the relay saw it last.
+    seen: Option<SocketAddr>,
     /// The cookie of a challenge that is not answered yet.
     challenge: Option<[u8; COOKIE]>,
     next_at: Time,
@@ -35,14 +38,20 @@ impl Binding {
     #[must_use]
     pub fn begin(now: Time, id: u64, secret: &[u8], route: u8) -> Binding {
         let (tags, wait) = (TagKey::new(secret), FIRST_WAIT);
-        let (is_bound, challenge, asked) = (false, None, 0);
-        Binding { id, tags, route, is_bound, challenge, next_at: now, wait, asked }
+        let (is_bound, seen, challenge, asked) = (false, None, None, 0);
+        Binding { id, tags, route, is_bound, seen, challenge, next_at: now, wait, asked }
     }
 
     /// Whether the relay knows the address.
     #[must_use]
     pub fn is_bound(&self) -> bool {
         self.is_bound
+    }
+
+    /// The address of IPv4 under which the relay knows the route.
+    #[must_use]
+    pub fn seen(&self) -> Option<SocketAddr> {
+        self.seen.filter(|_| self.is_bound)
     }
 
     /// A datagram that is none of a connection's arrived.
@@ -57,8 +66,9 @@ impl Binding {
             BindKind::Bound if answer.route == self.route => {
                 (self.is_bound, self.asked, self.wait) = (true, 0, FIRST_WAIT);
                 self.next_at = now + REFRESH;
+                self.seen = answer.seen_at();
             }
-            BindKind::Bound | BindKind::Bind => {}
+            BindKind::Bound | BindKind::Bind | BindKind::Punch => {}
         }
     }
 
@@ -92,10 +102,8 @@ impl Binding {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
-
     use super::*;
-    use crate::labels::{DatagramPlace, Labels, Step};
+    use crate::labels::{DatagramPlace, DatagramsTo, Labels, Step};
 
     const SECRET: [u8; 32] = [9; 32];
 
@@ -110,7 +118,7 @@ mod tests {
 
     fn relay() -> Labels<char> {
         let mut labels = Labels::new(&[1; 32]);
-        labels.associate('a', (7, &SECRET), place("192.0.2.7:7707")).unwrap();
+        labels.associate('a', (7, &SECRET), DatagramsTo::Address(place("192.0.2.7:7707"))).unwrap();
         labels
     }
 
@@ -131,6 +139,7 @@ mod tests {
         let (mut relay, mut binding) = (relay(), Binding::begin(at(0), 7, &SECRET, 3));
         assert_eq!(exchange(&mut binding, &mut relay, at(0), "198.51.100.1:4000"), 2);
         assert!(binding.is_bound());
+        assert_eq!(binding.seen(), Some("198.51.100.1:4000".parse().unwrap()));
         assert_eq!(binding.poll_deadline(), at(20_000));
         assert_eq!(exchange(&mut binding, &mut relay, at(20_000), "198.51.100.1:4000"), 2);
         assert!(binding.is_bound());
@@ -149,7 +158,8 @@ mod tests {
         }
         assert!(now < at(22_000) && now > at(20_000), "{now:?}");
         // And it is bound again as soon as the relay knows the association.
-        other.associate('a', (7, &SECRET), place("192.0.2.7:7707")).unwrap();
+        let far = DatagramsTo::Address(place("192.0.2.7:7707"));
+        other.associate('a', (7, &SECRET), far).unwrap();
         let now = binding.poll_deadline();
         exchange(&mut binding, &mut other, now, "198.51.100.1:4000");
         assert!(binding.is_bound());

@@ -48,7 +48,7 @@ impl Relaying for RelayDialing {
 
     fn leading(&self, to: &Remote) -> Result<Arc<dyn Leading>, Error> {
         let (client, target) = self.client(to)?;
-        Ok(Arc::new(client.associate(target)))
+        Ok(Arc::new(client.associate(Some(target))))
     }
 }
 

@@ -1,11 +1,14 @@
 //! What leads the routes of one striped connection through a relay.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use peer::Leading;
 use stripe::{Lead, Preamble};
+use tokio::sync::watch;
 use units::{Span, Time};
 use wire::bind::MOST_ROUTES;
 use wire::relay::LabelPair;
@@ -28,12 +31,16 @@ pub(super) struct Association {
     state: Mutex<AssociationState>,
     /// A bit for each number of a route that is in use.
     routes: AtomicU16,
+    /// The addresses under which the relay knows routes.
+    seen: watch::Sender<BTreeMap<u8, SocketAddr>>,
 }
 
 impl Association {
     pub(super) fn new(client: &Arc<Client>, state: AssociationState) -> Association {
         let (client, number) = (Arc::clone(client), state.number());
-        Association { client, number, state: Mutex::new(state), routes: AtomicU16::new(0) }
+        let (state, routes, seen) =
+            (Mutex::new(state), AtomicU16::new(0), watch::Sender::default());
+        Association { client, number, state, routes, seen }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, AssociationState> {
@@ -50,6 +57,17 @@ impl Association {
         };
         self.routes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()?;
         free.and_then(|number| u8::try_from(number).ok())
+    }
+
+    /// The relay knows a route under this address, or no longer.
+    fn note_seen(&self, route: u8, address: Option<SocketAddr>) {
+        self.seen.send_if_modified(|seen| {
+            let before = match address {
+                Some(address) => seen.insert(route, address),
+                None => seen.remove(&route),
+            };
+            before != address
+        });
     }
 
     fn note_news(&self) {
@@ -76,7 +94,7 @@ impl fmt::Debug for Association {
 
 /// The association of one striped connection.
 #[derive(Debug)]
-pub(super) struct ClientLeading(pub(super) Arc<Association>);
+pub(crate) struct ClientLeading(pub(super) Arc<Association>);
 
 impl Leading for ClientLeading {
     fn lead(&self) -> Option<Lead> {
@@ -84,6 +102,10 @@ impl Leading for ClientLeading {
         let association = Arc::clone(&self.0);
         let binding = Mutex::new(None);
         Some(Lead(Arc::new(RouteLead { association, number, binding })))
+    }
+
+    fn seen(&self) -> watch::Receiver<BTreeMap<u8, SocketAddr>> {
+        self.0.seen.subscribe()
     }
 }
 
@@ -122,9 +144,10 @@ impl Preamble for RouteLead {
         *self.binding() = None;
     }
 
-    fn handle_datagram(&self, now: Time, datagram: &[u8]) {
+    fn handle_datagram(&self, now: Time, _: SocketAddr, datagram: &[u8]) {
         if let Some((_, binding)) = &mut *self.binding() {
             binding.handle_datagram(now, datagram);
+            self.association.note_seen(self.number, binding.seen());
         }
     }
 
@@ -171,6 +194,7 @@ impl Preamble for RouteLead {
 
 impl Drop for RouteLead {
     fn drop(&mut self) {
+        self.association.note_seen(self.number, None);
         self.association.routes.fetch_and(!(1 << self.number), Ordering::Relaxed);
     }
 }
@@ -189,7 +213,7 @@ mod tests {
         let known = Credential::Pinned(identity.fingerprint());
         let options = ClientOptions::new("127.0.0.1:9".parse().unwrap(), known, identity);
         let client = Client::start(options).unwrap();
-        let leading = client.associate(parse_target("127.0.0.1:9").unwrap());
+        let leading = client.associate(parse_target("127.0.0.1:9").ok());
         let association = Arc::clone(&leading.0);
         let leads: Vec<Lead> = (0..MOST_ROUTES).map(|_| leading.lead().unwrap()).collect();
         assert!(leading.lead().is_none());

@@ -31,7 +31,8 @@ use wire::tunnel::Target;
 use association::AssociationState;
 pub use binding::Binding;
 pub use dialing::RelayDialing;
-use leading::{Association, ClientLeading};
+use leading::Association;
+pub(crate) use leading::ClientLeading;
 use registering::Registering;
 pub use registering::WaitState;
 use shelf::Shelves;
@@ -193,9 +194,10 @@ impl Client {
         RelayCarrier { client: Arc::clone(self), target }
     }
 
-    /// What leads the routes of a further striped connection to a destination: attempts of its
-    /// routes go to the relay's address. Whether the relay takes part shows in its routes.
-    fn associate(self: &Arc<Self>, target: Target) -> ClientLeading {
+    /// What leads the routes of a further striped connection to a destination, or `None`: datagrams
+    /// of whoever comes to a host that waits. Attempts go to the relay's address. Whether the relay
+    /// takes part shows in the routes.
+    pub(crate) fn associate(self: &Arc<Self>, target: Option<Target>) -> ClientLeading {
         let mut state = self.shared.state();
         let number = state.next_association;
         state.next_association = number.wrapping_add(1);
@@ -204,6 +206,12 @@ impl Client {
         drop(state);
         self.shared.asked.notify_one();
         ClientLeading(own)
+    }
+
+    /// The relay's address, as it was named.
+    #[must_use]
+    pub fn dial(&self) -> &Remote {
+        &self.shared.options.dial
     }
 
     /// How the control connection is.

@@ -15,6 +15,10 @@ fn place(address: &str) -> DatagramPlace {
     DatagramPlace { address: address.parse().unwrap(), local: None, socket: 0 }
 }
 
+fn to(address: &str) -> DatagramsTo {
+    DatagramsTo::Address(place(address))
+}
+
 fn pair(number: u64) -> LabelPair {
     LabelPair { to: 2 * number, from: 2 * number + 1 }
 }
@@ -35,7 +39,7 @@ fn bind(id: u64, route: u8, cookie: [u8; COOKIE], secret: &[u8; 32]) -> Vec<u8> 
 /// A table with the association 1 to `FAR`, and the pairs 10 to 13.
 fn table() -> Labels<char> {
     let mut labels = Labels::new(&[1; 32]);
-    labels.associate('a', (1, &SECRET), place(FAR)).unwrap();
+    labels.associate('a', (1, &SECRET), to(FAR)).unwrap();
     labels.register(1, &[10, 11, 12, 13].map(pair)).unwrap();
     labels
 }
@@ -146,7 +150,7 @@ fn nothing_is_longer_than_what_it_answers_and_challenges_are_few() {
 #[test]
 fn a_cookie_is_good_for_its_address_its_association_and_a_while() {
     let mut labels = table();
-    labels.associate('b', (2, &[8; 32]), place(FAR)).unwrap();
+    labels.associate('b', (2, &[8; 32]), to(FAR)).unwrap();
     let cookie = challenged(&mut labels, at(0), NEAR);
     let is_bound = |labels: &mut Labels<char>, now, from, datagram: &[u8]| {
         let step = labels.handle_datagram(now, place(from), datagram);
@@ -211,7 +215,7 @@ fn a_destination_that_says_nothing_gets_little() {
     }
     assert!(later <= 10 * 32_000 + 12_000, "{later} bytes in ten seconds");
     // Other associations of the key have no allowance of their own.
-    labels.associate('a', (2, &SECRET), place(ELSEWHERE)).unwrap();
+    labels.associate('a', (2, &SECRET), to(ELSEWHERE)).unwrap();
     labels.register(2, &[pair(40)]).unwrap();
     let asked = bind(2, 0, [0; COOKIE], &SECRET);
     let Step::Answer(answer) = labels.handle_datagram(at(10_000), place(NEAR), &asked) else {
@@ -253,7 +257,7 @@ fn an_association_outlives_its_control_connection_for_a_while() {
     labels.handle_deadline(at(29_999));
     assert_eq!(sent(&mut labels, at(29_999), NEAR, 20).as_deref(), Some(FAR));
     // The next control connection makes its own, which takes the labels over.
-    labels.associate('a', (2, &SECRET), place(FAR)).unwrap();
+    labels.associate('a', (2, &SECRET), to(FAR)).unwrap();
     labels.register(2, &[10, 11].map(pair)).unwrap();
     assert_eq!(labels.counts(), (2, 4));
     assert_eq!(sent(&mut labels, at(29_999), NEAR, 20), None, "it is bound there no more");
@@ -265,7 +269,7 @@ fn an_association_outlives_its_control_connection_for_a_while() {
 #[test]
 fn labels_of_other_keys_and_of_other_uses_are_not_taken() {
     let mut labels = table();
-    labels.associate('b', (2, &SECRET), place(ELSEWHERE)).unwrap();
+    labels.associate('b', (2, &SECRET), to(ELSEWHERE)).unwrap();
     let is_taken = |labels: &mut Labels<char>, to, from| {
         labels.register(2, &[pair(30), LabelPair { to, from }]) == Err(LabelError::Taken)
     };
@@ -277,8 +281,8 @@ fn labels_of_other_keys_and_of_other_uses_are_not_taken() {
     assert_eq!(labels.register(1, &[pair(10)]), Ok(()), "it is known");
     assert_eq!(labels.register(9, &[pair(50)]), Err(LabelError::Unknown));
     assert_eq!(labels.counts(), (2, 4), "nothing of a frame that is refused is registered");
-    assert_eq!(labels.associate('b', (20, &SECRET), place(FAR)), Err(LabelError::Taken));
-    assert_eq!(labels.associate('b', (1, &SECRET), place(FAR)), Err(LabelError::Taken));
+    assert_eq!(labels.associate('b', (20, &SECRET), to(FAR)), Err(LabelError::Taken));
+    assert_eq!(labels.associate('b', (1, &SECRET), to(FAR)), Err(LabelError::Taken));
 }
 
 #[test]
@@ -286,7 +290,7 @@ fn a_key_that_wants_a_million_labels_gets_its_share_and_leaves_others_theirs() {
     let mut labels = Labels::new(&[1; 32]);
     let mut taken = 0_usize;
     for id in 0..12_000_u64 {
-        if labels.associate('a', (u64::MAX - id, &SECRET), place(FAR)).is_err() {
+        if labels.associate('a', (u64::MAX - id, &SECRET), to(FAR)).is_err() {
             continue;
         }
         for number in 0..90 {
@@ -296,7 +300,7 @@ fn a_key_that_wants_a_million_labels_gets_its_share_and_leaves_others_theirs() {
     }
     assert_eq!((taken, labels.count_of(&'a')), (PAIRS_EACH, ASSOCIATIONS_EACH));
     let many: Vec<LabelPair> = (0..=PAIRS_OF_ONE as u64).map(|n| pair(1_000_000 + n)).collect();
-    labels.associate('b', (u64::MAX / 2, &SECRET), place(FAR)).unwrap();
+    labels.associate('b', (u64::MAX / 2, &SECRET), to(FAR)).unwrap();
     assert_eq!(labels.register(u64::MAX / 2, &many), Err(LabelError::Labels));
     assert_eq!(labels.register(u64::MAX / 2, &many[1..]), Ok(()));
 }
@@ -311,4 +315,110 @@ fn an_address_over_which_nothing_comes_has_to_prove_itself_again() {
     assert_eq!(sent(&mut labels, at(60_000), NEAR, 20), None);
     bind_route(&mut labels, at(60_001), NEAR, 0);
     assert_eq!(sent(&mut labels, at(60_001), FAR, 21).as_deref(), Some(NEAR));
+}
+
+/// The route that a host that waits has bound for the association 2.
+fn bind_waiting(labels: &mut Labels<char>, now: Time, from: &str, route: u8) {
+    let asked = bind(2, route, [0; COOKIE], &SECRET);
+    let Step::Answer(answer) = labels.handle_datagram(now, place(from), &asked) else {
+        panic!("it is answered")
+    };
+    let cookie = BindDatagram::parse(&answer).unwrap().cookie;
+    let shown = bind(2, route, cookie, &SECRET);
+    let Step::Answer(answer) = labels.handle_datagram(now, place(from), &shown) else {
+        panic!("it is answered")
+    };
+    let bound = BindDatagram::parse(&answer).unwrap();
+    assert_eq!((bound.kind, bound.seen_at()), (BindKind::Bound, Some(from.parse().unwrap())));
+}
+
+const PLACE: Place = Place::Invited([7; 32]);
+const HOST: [&str; 2] = ["203.0.113.1:7707", "203.0.113.2:40001"];
+
+/// A table with a guest's association 1 to the place of a host, and that of the host.
+fn met() -> Labels<char> {
+    let mut labels = Labels::new(&[1; 32]);
+    labels.associate('a', (1, &SECRET), DatagramsTo::Waiting(PLACE)).unwrap();
+    labels.associate('a', (2, &SECRET), DatagramsTo::Nowhere).unwrap();
+    labels.register(1, &[10, 11].map(pair)).unwrap();
+    bind_route(&mut labels, at(0), NEAR, 0);
+    labels
+}
+
+fn forwarded(labels: &mut Labels<char>, now: Time, from: &str, label: u64) -> Option<String> {
+    match labels.handle_datagram(now, place(from), &packet(label, 1_200)) {
+        Step::Forward { to, key: 'a', .. } => Some(to.address.to_string()),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_host_that_waits_is_reached_at_the_address_that_it_has_bound() {
+    let mut labels = met();
+    assert_eq!(forwarded(&mut labels, at(0), NEAR, 20), None, "nobody waits there");
+    labels.wait_at(PLACE, 2);
+    assert_eq!(forwarded(&mut labels, at(0), NEAR, 20), None, "nothing is bound");
+    bind_waiting(&mut labels, at(10), HOST[0], 0);
+    assert_eq!(forwarded(&mut labels, at(20), NEAR, 20).as_deref(), Some(HOST[0]));
+    // It has proven that it receives: there is no bound for those that say nothing.
+    for _ in 0..200 {
+        assert_eq!(forwarded(&mut labels, at(20), NEAR, 20).as_deref(), Some(HOST[0]));
+    }
+    assert_eq!(forwarded(&mut labels, at(30), HOST[0], 21).as_deref(), Some(NEAR));
+    // A pair stays at the route over which the host last used it.
+    bind_waiting(&mut labels, at(40), HOST[1], 1);
+    assert_eq!(forwarded(&mut labels, at(50), NEAR, 20).as_deref(), Some(HOST[0]));
+    assert_eq!(forwarded(&mut labels, at(50), NEAR, 22).as_deref(), Some(HOST[1]), "the latest");
+    assert_eq!(forwarded(&mut labels, at(60), HOST[1], 21).as_deref(), Some(NEAR));
+    assert_eq!(forwarded(&mut labels, at(70), NEAR, 20).as_deref(), Some(HOST[1]));
+    // Others than the host are not taken for it, and what was bound lapses.
+    assert_eq!(forwarded(&mut labels, at(80), ELSEWHERE, 21), None);
+    let later = at(80) + SILENCE;
+    bind_route(&mut labels, later, NEAR, 0);
+    assert_eq!(forwarded(&mut labels, later, NEAR, 20), None);
+}
+
+#[test]
+fn a_host_that_comes_back_takes_its_guests_along_and_one_that_leaves_does_not() {
+    let mut labels = met();
+    labels.wait_at(PLACE, 2);
+    bind_waiting(&mut labels, at(10), HOST[0], 0);
+    labels.leave(&PLACE, 1);
+    assert!(forwarded(&mut labels, at(20), NEAR, 20).is_some(), "it is not 1 that waits");
+    // Its control connection ends; a further one has another association.
+    labels.handle_orphaned(at(20), 2);
+    assert!(forwarded(&mut labels, at(30), NEAR, 20).is_some());
+    labels.associate('a', (3, &SECRET), DatagramsTo::Nowhere).unwrap();
+    labels.wait_at(PLACE, 3);
+    assert_eq!(forwarded(&mut labels, at(30), NEAR, 20), None, "3 has bound nothing yet");
+    labels.leave(&PLACE, 2);
+    labels.dissociate(2);
+    assert_eq!(labels.waiting.get(&PLACE), Some(&3));
+    labels.leave(&PLACE, 3);
+    assert!(labels.waiting.is_empty());
+    labels.wait_at(PLACE, 3);
+    labels.dissociate(3);
+    assert!(labels.waiting.is_empty());
+    labels.wait_at(PLACE, 9);
+    assert!(labels.waiting.is_empty(), "there is no such association");
+}
+
+#[test]
+fn an_address_of_a_host_that_waits_is_never_its_guests() {
+    let mut labels = met();
+    labels.wait_at(PLACE, 2);
+    bind_waiting(&mut labels, at(10), HOST[0], 0);
+    let asked = bind(1, 3, [0; COOKIE], &SECRET);
+    assert_eq!(labels.handle_datagram(at(20), place(HOST[0]), &asked), Step::Drop);
+}
+
+#[test]
+fn an_association_ends_when_it_was_to() {
+    let mut labels = met();
+    labels.end_at(1, at(5_000));
+    labels.handle_orphaned(at(0), 1);
+    labels.handle_deadline(at(4_999));
+    assert!(labels.has(1));
+    labels.handle_deadline(at(5_000));
+    assert!(!labels.has(1));
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 use aws_lc_rs::digest;
 use events::{Event, Events};
 use peer::carrier::Listener;
-use peer::host::{Meetings, Services};
+use peer::host::{Meetings, Services, WaitingRelay};
 use peer::{Error, Fingerprint, Token};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
@@ -103,6 +103,14 @@ impl Meetings for Meeting {
             Some(Box::new(CallListener::new(&met.client, calls, port)) as Box<dyn Listener>)
         };
         self.relays.iter().filter_map(listener).collect()
+    }
+
+    fn awaiting(&self) -> Vec<WaitingRelay> {
+        let relay = |met: &MetAt| WaitingRelay {
+            dial: met.client.dial().clone(),
+            leading: Arc::new(met.client.associate(None)),
+        };
+        self.relays.iter().map(relay).collect()
     }
 
     fn joins(&self, services: Services) -> Services {

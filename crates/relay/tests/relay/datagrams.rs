@@ -8,8 +8,10 @@ use peer::host::{Entry, Service, Services, serve_at};
 use stripe::{Arrivals, EcnCodepoint, Outgoing, UdpSocket};
 use tokio::time::sleep;
 use units::Time;
+use wire::meet::{Knock, Place};
 use wire::relay::{Associated, LabelPair};
 
+use super::meetings::knock;
 use super::*;
 
 /// An association over a control connection, with a bound socket.
@@ -67,6 +69,7 @@ async fn ask(conn: &mut Conn, frame: &RelayFrame<'_>) -> RelayFrame<'static> {
         RelayFrame::Associated(associated) => Ok(RelayFrame::Associated(associated)),
         RelayFrame::Dissociated(number, reason) => Ok(RelayFrame::Dissociated(number, reason)),
         RelayFrame::Labelled(number, count) => Ok(RelayFrame::Labelled(number, count)),
+        RelayFrame::Registered(number) => Ok(RelayFrame::Registered(number)),
         other => panic!("{other:?}"),
     })
     .await
@@ -80,13 +83,25 @@ async fn associate(
     target: &Target,
     pairs: &[LabelPair],
 ) -> BoundHost {
-    let mut conn = control(relay, own).await;
-    let answer = ask(&mut conn, &RelayFrame::Associate(1, target.clone())).await;
+    let conn = control(relay, own).await;
+    bound(relay, conn, &RelayFrame::Associate(1, target.clone()), pairs).await
+}
+
+/// The same over a control connection that there is, by this wish.
+async fn bound(
+    relay: &Relay,
+    mut conn: Conn,
+    wish: &RelayFrame<'_>,
+    pairs: &[LabelPair],
+) -> BoundHost {
+    let answer = ask(&mut conn, wish).await;
     let RelayFrame::Associated(Associated { number: 1, id, secret }) = answer else {
         panic!("{answer:?}")
     };
-    let taken = ask(&mut conn, &RelayFrame::Labels(1, pairs.to_vec())).await;
-    assert_eq!(taken, RelayFrame::Labelled(1, u32::try_from(pairs.len()).unwrap()));
+    if !pairs.is_empty() {
+        let taken = ask(&mut conn, &RelayFrame::Labels(1, pairs.to_vec())).await;
+        assert_eq!(taken, RelayFrame::Labelled(1, u32::try_from(pairs.len()).unwrap()));
+    }
     let socket = socket();
     let mut binding = relay::Binding::begin(Time::ZERO, id, &secret, 0);
     while !binding.is_bound() {
@@ -384,5 +399,50 @@ fn a_relay_without_a_udp_side_says_so() {
         let answer = ask(&mut conn, &RelayFrame::Associate(1, target)).await;
         let RelayFrame::Dissociated(1, reason) = answer else { panic!("{answer:?}") };
         assert_eq!(reason.text, "it has no UDP side");
+    });
+}
+
+#[test]
+fn guests_have_datagrams_with_their_host_alone() {
+    run(async {
+        let own = identity();
+        let relay = with_udp(vec![entry(&own, LOOPBACK, &[])], None).await;
+        let invitation = [7; 32];
+        let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &invitation);
+        let place = Place::Invited(hash.as_ref().try_into().unwrap());
+        let mut conn = control(&relay, &own).await;
+        let registered = ask(&mut conn, &RelayFrame::Register(9, place)).await;
+        assert_eq!(registered, RelayFrame::Registered(9));
+        let mut host = bound(&relay, conn, &RelayFrame::Await(1), &[]).await;
+        let again = ask(&mut host.conn, &RelayFrame::Await(2)).await;
+        assert!(matches!(again, RelayFrame::Dissociated(2, _)), "one is enough");
+        let guest = knock(&relay, &identity(), Knock::Invitation(invitation)).await.unwrap();
+        let elsewhere = socket();
+        let wish = RelayFrame::Associate(1, Target::from(elsewhere.local()));
+        let mut guest = bound(&relay, guest, &wish, &[pair(5)]).await;
+        for size in [1_200, 60] {
+            let there = packet(10, size);
+            send(&guest.socket, relay.address, &there, None);
+            let (arrived, from, _) = next(&host.socket, PATIENCE).await.expect("it arrives");
+            assert_eq!((arrived == there, from), (true, relay.address));
+            let back = packet(11, size);
+            send(&host.socket, relay.address, &back, None);
+            let (arrived, from, _) = next(&guest.socket, PATIENCE).await.expect("it arrives");
+            assert_eq!((arrived == back, from), (true, relay.address));
+        }
+        assert!(next(&elsewhere, Duration::from_millis(50)).await.is_none());
+        // A guest waits for nobody.
+        let refused = ask(&mut guest.conn, &RelayFrame::Await(3)).await;
+        assert!(matches!(refused, RelayFrame::Dissociated(3, _)), "{refused:?}");
+        // A code is for one connection.
+        ask(&mut host.conn, &RelayFrame::Register(10, Place::Nameplate(12_345))).await;
+        let mut by_code = knock(&relay, &identity(), Knock::Nameplate(12_345)).await.unwrap();
+        let refused = ask(&mut by_code, &wish).await;
+        assert!(matches!(refused, RelayFrame::Dissociated(1, _)), "{refused:?}");
+        // A host that no longer wants to be met at the place has nothing more of it.
+        host.conn.push(&RelayFrame::Withdraw(9));
+        ask(&mut host.conn, &RelayFrame::Register(10, Place::Nameplate(12_345))).await;
+        send(&guest.socket, relay.address, &packet(10, 60), None);
+        assert!(next(&host.socket, Duration::from_millis(50)).await.is_none());
     });
 }

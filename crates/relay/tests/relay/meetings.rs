@@ -191,9 +191,10 @@ fn a_guest_reaches_nothing_but_its_host_and_waits_nowhere() {
             .await
             .expect("it is invited");
         conn.push(&RelayFrame::Register(1, Place::Nameplate(1)));
+        // Where its datagrams go: `guests_have_datagrams_with_their_host_alone`.
         conn.push(&RelayFrame::Associate(2, target.clone()));
         conn.flush().await.unwrap();
-        for expected in ["nobody may wait", "TCP alone"] {
+        for expected in ["nobody may wait", "no UDP side"] {
             let denied = conn.receive(|frame| match RelayFrame::try_from(frame)? {
                 RelayFrame::Unregistered(1, why) | RelayFrame::Dissociated(2, why) => Ok(why.text),
                 other => panic!("{other:?}"),

@@ -1,6 +1,7 @@
 //! What programs tell the driver, and how they wake it.
 
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,6 +14,7 @@ use units::{Bytes, Rate};
 use crate::connection::Connection;
 use crate::connection::cell::StreamCell;
 use crate::guest::Guest;
+use crate::preamble::ListeningLead;
 use crate::stats::Stats;
 use crate::{Class, ConnectError, ConnectionError, Options, Route, RouteId};
 
@@ -74,6 +76,16 @@ pub(crate) enum Command {
     Close {
         key: Key,
         code: u32,
+    },
+    /// Peers reach the listening sockets by way of these relays.
+    ListenOver {
+        leads: Vec<ListeningLead>,
+    },
+    /// A datagram that is none of a connection's leaves from a listening socket.
+    SendListening {
+        to: SocketAddr,
+        source: Option<IpAddr>,
+        bytes: Vec<u8>,
     },
     /// A guest moves in; the answer is what the system said.
     Attach {

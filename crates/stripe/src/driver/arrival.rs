@@ -29,7 +29,7 @@ impl Link {
     ) {
         if is_of_preamble(datagram.bytes) {
             if let Some(lead) = self.routes.get(&route).and_then(RouteEnd::lead) {
-                lead.handle_datagram(datagram.at, datagram.bytes);
+                lead.handle_datagram(datagram.at, datagram.from, datagram.bytes);
             }
             return;
         }

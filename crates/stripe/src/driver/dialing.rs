@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ptcp::Config;
@@ -106,12 +107,17 @@ impl Dialing {
     }
 
     /// A datagram arrived over a route.
-    pub(super) fn handle_datagram(&mut self, now: Time, route: RouteId, bytes: &mut [u8]) {
+    pub(super) fn handle_datagram(
+        &mut self,
+        now: Time,
+        route: RouteId,
+        (from, bytes): (SocketAddr, &mut [u8]),
+    ) {
         let at = route.0 as usize;
         if is_of_preamble(bytes) {
             let lead = self.routes.get(at).and_then(|(route, _)| route.lead.as_ref());
             if let Some(lead) = lead {
-                lead.0.handle_datagram(now, bytes);
+                lead.0.handle_datagram(now, from, bytes);
             }
             return;
         }

@@ -62,7 +62,7 @@ impl Link {
     /// them, proves them again.
     pub(super) fn serve_leads(&mut self, now: Time, sockets: &Sockets) {
         let mut opened = Vec::new();
-        let mut failed = Vec::new();
+        let (mut failed, mut moved) = (Vec::new(), Vec::new());
         for (number, route) in &mut self.routes {
             let Some(wish) = &route.wish else { continue };
             let Some(lead) = &wish.lead else { continue };
@@ -72,6 +72,12 @@ impl Link {
                 opened.push(*number);
             }
             route.lead_state.is_open = is_open;
+            let remote = lead.0.remote();
+            if remote != route.lead_state.remote {
+                route.lead_state.remote = remote;
+                let before = std::mem::replace(&mut route.remote, remote.unwrap_or(wish.remote));
+                moved.push((*number, before != route.remote));
+            }
             let failure = lead.0.failure().filter(|_| !is_open);
             if failure != route.lead_state.failure {
                 route.lead_state.failure.clone_from(&failure);
@@ -82,6 +88,11 @@ impl Link {
             tracing::debug!(route = name.text, reason, "the relay is of no use");
             self.tell_route(&name, RouteChange::Failing { reason });
         }
+        // What was sent to another address may have proven nothing.
+        let again = moved.iter().map(|(number, _)| *number);
+        let is_new = |number: &RouteId| self.has_paths(*number) && !opened.contains(number);
+        let again: Vec<RouteId> = again.filter(is_new).collect();
+        opened.extend(again);
         for number in opened {
             self.open_paths(now, number);
             let paths = self.routes.get(&number).map(|route| route.paths.clone());
@@ -89,9 +100,17 @@ impl Link {
                 self.core.rebind_path(now, path);
             }
         }
+        for (number, _) in moved.into_iter().filter(|(_, is_elsewhere)| *is_elsewhere) {
+            let Some(route) = self.routes.get(&number) else { continue };
+            let change = RouteChange::Moved { remote: route.remote };
+            self.tell_route(&route.name, change);
+        }
         self.tell_labels(None);
         let leads = self.routes.values().filter_map(RouteEnd::lead);
         self.leads_due = leads.map(|lead| lead.poll_deadline(now)).min();
+    }
+    fn has_paths(&self, number: RouteId) -> bool {
+        self.routes.get(&number).is_some_and(|route| !route.paths.is_empty())
     }
 }
 

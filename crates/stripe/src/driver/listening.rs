@@ -13,6 +13,8 @@ use units::{SubflowId, Time};
 
 use super::dialing::settings;
 use super::link::{Link, Start, early};
+use super::preambles::is_of_preamble;
+use super::reached::Reached;
 use super::routes::{RouteEnd, RouteName};
 use super::sockets::{Datagram, Owner, SocketKey, Sockets};
 use crate::connection::Connection;
@@ -34,6 +36,8 @@ pub(crate) struct Listener {
     /// The socket, and the local address, that the latest packets of strangers came to.
     origins: HashMap<SocketAddr, (SocketKey, Option<IpAddr>)>,
     accepted: VecDeque<Accepted>,
+    /// The relays by way of which peers come.
+    pub(super) reached: Reached,
     /// Handshakes that have failed.
     failed: Arc<AtomicU64>,
     /// `None`: nobody accepts connections any more.
@@ -76,6 +80,7 @@ impl Listener {
             keys: HashMap::new(),
             origins: HashMap::new(),
             accepted: VecDeque::new(),
+            reached: Reached::default(),
             failed: Arc::default(),
             accept: Some(accept),
         })
@@ -110,6 +115,10 @@ impl Listener {
         datagram: &mut Datagram<'_>,
     ) -> Option<(Key, SubflowId)> {
         let Datagram { bytes, from, to, at, socket, .. } = datagram;
+        if is_of_preamble(bytes) {
+            self.reached.handle_datagram(*at, *from, bytes);
+            return None;
+        }
         let route = self.handshakes.handle_datagram(*at, *from, bytes);
         if let Some(route) = route {
             return self.keys.get(&route.connection).map(|key| (*key, route.path));
@@ -123,6 +132,9 @@ impl Listener {
 
     /// Sends what the handshakes have to send, and takes what they have come to.
     pub(super) fn send(&mut self, now: Time, sockets: &Sockets) {
+        while let Some((place, bytes)) = self.reached.poll_transmit(now) {
+            self.send_to(place, &bytes, sockets);
+        }
         while let Some(secure::Transmit { to, bytes }) = self.handshakes.poll_transmit(now) {
             let Some((socket, source)) = self.origin(to) else { continue };
             let segment = bytes.len();
@@ -143,6 +155,28 @@ impl Listener {
                     tracing::debug!(%from, %error, "a handshake has failed");
                 }
             }
+        }
+    }
+
+    /// Sends a datagram that is none of a connection's, from the socket of the address's family.
+    pub(super) fn send_to(
+        &self,
+        (to, source): (SocketAddr, Option<IpAddr>),
+        bytes: &[u8],
+        sockets: &Sockets,
+    ) {
+        let locals = self.sockets.iter();
+        let found = locals.filter_map(|(key, local)| Some((*key, seen_from(*local, to)?)));
+        let Some((socket, to)) = found.min_by_key(|(_, seen)| *seen != to) else { return };
+        let source = source.map(|source| match (source, to.ip()) {
+            (IpAddr::V4(ip), IpAddr::V6(_)) => ip.to_ipv6_mapped().into(),
+            _ => source,
+        });
+        let (ecn, segment) = (None, bytes.len());
+        let outgoing = Outgoing { to, source, ecn, is_lower_effort: false, bytes, segment };
+        // It is repeated, or missed by nobody.
+        if let Err(error) = sockets.send(socket, &outgoing) {
+            tracing::debug!(%to, %error, "a datagram cannot be sent");
         }
     }
 
@@ -206,10 +240,22 @@ impl Listener {
     }
 
     pub(super) fn poll_deadline(&self) -> Option<Time> {
-        self.handshakes.poll_deadline()
+        self.handshakes.poll_deadline().into_iter().chain(self.reached.poll_deadline()).min()
     }
 
     pub(super) fn handle_deadline(&mut self, now: Time) {
         self.handshakes.handle_deadline(now);
+    }
+}
+
+/// An address as a socket with this local address has it; `None` if it reaches none of its family.
+fn seen_from(local: SocketAddr, to: SocketAddr) -> Option<SocketAddr> {
+    match (local.ip(), to.ip()) {
+        (IpAddr::V4(_), IpAddr::V4(_)) | (IpAddr::V6(_), IpAddr::V6(_)) => Some(to),
+        // One of IPv6 at all addresses has both families.
+        (IpAddr::V6(own), IpAddr::V4(ip)) if own.is_unspecified() => {
+            Some(SocketAddr::new(ip.to_ipv6_mapped().into(), to.port()))
+        }
+        _ => None,
     }
 }

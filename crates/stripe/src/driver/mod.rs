@@ -14,6 +14,7 @@ mod listening;
 mod logging;
 mod places;
 mod preambles;
+mod reached;
 mod routes;
 mod sending;
 mod signs;
@@ -251,6 +252,17 @@ impl Driver {
                     let _ = reply.send(link.stats(&self.sockets));
                 }
             }
+            Command::ListenOver { leads } => {
+                if let Some(listener) = &mut self.listener {
+                    listener.reached.set(leads);
+                    self.serve_listener(now);
+                }
+            }
+            Command::SendListening { to, source, bytes } => {
+                if let Some(listener) = &self.listener {
+                    listener.send_to((to, source), &bytes, &self.sockets);
+                }
+            }
             Command::Attach { guest, reply } => {
                 let _ = reply.send(self.attach(guest));
             }
@@ -466,7 +478,7 @@ impl Driver {
                     Owner::Link { key, route } => {
                         self.touched.push(key);
                         if let Some(dialing) = self.dialing.get_mut(&key) {
-                            dialing.handle_datagram(now, route, datagram.bytes);
+                            dialing.handle_datagram(now, route, (datagram.from, datagram.bytes));
                         } else if let Some(link) = self.links.get_mut(&key) {
                             link.handle_datagram(route, datagram, &mut self.guest);
                         }

@@ -1,5 +1,7 @@
 //! The datagrams of preambles, before and after the handshake.
 
+use std::net::SocketAddr;
+
 use units::Time;
 use wire::bind::BindDatagram;
 
@@ -12,6 +14,8 @@ use crate::socket::Outgoing;
 #[derive(Debug, Default)]
 pub(super) struct LeadState {
     pub(super) is_open: bool,
+    /// As [`Preamble::remote`](crate::Preamble::remote) last said.
+    pub(super) remote: Option<SocketAddr>,
     pub(super) failure: Option<String>,
 }
 
@@ -29,7 +33,7 @@ pub(super) fn serve_preamble(
 ) {
     while let Some(bytes) = lead.0.poll_transmit(now) {
         let outgoing = Outgoing {
-            to: route.remote,
+            to: lead.0.address().unwrap_or(route.remote),
             source: None,
             ecn: None,
             is_lower_effort: false,

@@ -1,8 +1,10 @@
 //! `serve-tunnel`: dials targets for hosts that are allowed to reach them.
 
+use std::sync::Arc;
+
 use events::Event;
 use files::Error;
-use peer::host::{Carriers, Host, Services};
+use peer::host::{Carriers, Host, Meetings, Services};
 use peer::striped::total_rate;
 use peer::{ListenOptions, Timetable};
 use reach::{ListenRights, Reach};
@@ -11,6 +13,7 @@ use tunnel::{TunnelRights, TunnelService};
 
 use super::{bounded, stopped};
 use crate::background::{BackgroundArgs, step_back};
+use crate::complete;
 use crate::dirs::Dirs;
 use crate::examples;
 use crate::exit::Failure;
@@ -20,6 +23,7 @@ use crate::peers::Authorized;
 use crate::qlog::QlogArgs;
 use crate::signals::Signals;
 use crate::transfer;
+use crate::via::{self, ViaSpec, relays_to_wait_at};
 use crate::watch::{DisplayArgs, PeerCommand};
 
 /// Arguments of `serve-tunnel`.
@@ -30,6 +34,13 @@ pub(crate) struct ServeTunnelArgs {
     listen: ListenFlags,
     #[command(flatten)]
     token: TokenFlags,
+    /// A relay at which to wait too, for hosts in other networks; may be repeated
+    #[arg(
+        long,
+        value_name = "HOST[:PORT][,FINGERPRINT][,token-file=FILE]",
+        add = complete::receivers()
+    )]
+    via: Vec<ViaSpec>,
     /// What the token's holder may reach: HOST:PORTS with a name, *.DOMAIN, an address, a network
     /// or *; may be repeated
     #[arg(long, value_name = "HOST:PORTS")]
@@ -68,6 +79,7 @@ pub(crate) fn run(args: ServeTunnelArgs) -> Result<(), Failure> {
     let ports = args.permit_listen.into_iter().fold(ListenRights::default(), ListenRights::and);
     check(args.token.is_given(), &reach, &ports, &authorized)?;
     let (identity, token) = args.token.make(HostKey::load(&dirs)?)?;
+    let relays = relays_to_wait_at(&args.via, &identity, &dirs)?;
     let effort = args.background.effort()?.unwrap_or_default();
     step_back(effort);
     let listen = ListenOptions {
@@ -79,10 +91,13 @@ pub(crate) fn run(args: ServeTunnelArgs) -> Result<(), Failure> {
     let (display, table) = (args.display, args.max_rate);
     let total = table.as_ref().map(total_rate);
     let stripe = stripe::Options { max_rate: total.clone(), ..stripe_options() };
+    let met_by = token.clone();
     let watcher = display.watcher(token, Some(PEER_COMMAND));
     transfer::serve(watcher, |events| async move {
         let mut signals = Signals::new()?;
         let host = Host::bind(listen, Carriers::Udp, &stripe, events.clone())?;
+        let meeting = via::wait(relays, met_by.as_ref(), &events)?;
+        let host = host.meeting(meeting.clone().map(|meeting| meeting as Arc<dyn Meetings>));
         events.send(Event::Listening { addresses: host.addresses() });
         let service = TunnelService::new(TunnelRights { reach, listen: ports }, events.clone());
         let hosting = host.serve(Services::new().with(&service))?;
@@ -93,6 +108,8 @@ pub(crate) fn run(args: ServeTunnelArgs) -> Result<(), Failure> {
             () = serving => unreachable!("it serves until it is dropped"),
         };
         hosting.close().await;
+        // It waits until then.
+        drop(meeting);
         Err(stopped(signal))
     })
 }

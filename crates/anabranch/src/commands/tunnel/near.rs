@@ -26,6 +26,7 @@ use crate::signals::Signals;
 use crate::striped::{StripedFlags, StripedTerms};
 use crate::token::TokenSource;
 use crate::transfer;
+use crate::via::{MeetFlags, MetHost};
 use crate::watch::DisplayArgs;
 
 /// Arguments of `tunnel`.
@@ -33,12 +34,10 @@ use crate::watch::DisplayArgs;
 #[command(after_long_help = examples::help("tunnel"))]
 pub(crate) struct TunnelArgs {
     /// The host that dials, as printed by 'anabranch serve-tunnel'
-    #[arg(
-        value_name = "HOST[:PORT]",
-        add = complete::receivers(),
-        required_unless_present_all = ["transparent", "transparent_rules"]
-    )]
+    #[arg(value_name = "HOST[:PORT]", add = complete::receivers())]
     to: Option<Remote>,
+    #[command(flatten)]
+    meet: MeetFlags,
     /// A SOCKS5 proxy at this port of loopback, another address, or a Unix socket; may be repeated
     #[arg(long, value_name = "[ADDR:]PORT|PATH")]
     socks: Vec<Place>,
@@ -109,9 +108,11 @@ pub(crate) fn run(args: TunnelArgs) -> Result<(), Failure> {
         out!("{}", rules.script());
         return Ok(());
     }
-    let Some(to) = args.to else {
-        return Err(Error::usage("name the HOST that runs 'anabranch serve-tunnel'").into());
-    };
+    if args.to.is_none() && !args.meet.is_given() {
+        let text = "name the HOST that runs 'anabranch serve-tunnel', or --via and the relay at \
+                    which it waits";
+        return Err(Error::usage(text).into());
+    }
     let mut options = NearOptions {
         socks: args.socks,
         http: args.http,
@@ -126,8 +127,17 @@ pub(crate) fn run(args: TunnelArgs) -> Result<(), Failure> {
     let dirs = Dirs::from_env();
     let config = args.striped.config(&dirs)?;
     let key = HostKey::load(&dirs)?;
-    let credential = credential(&args.token, &to, &dirs, None)?;
-    let identity = key.beside(iter::once(&credential))?;
+    let (to, credential, identity, met) = if args.meet.is_given() {
+        let token = || args.token.given()?.map_or_else(TokenSource::ask, Ok);
+        let met = args.meet.meet(args.to.as_ref(), key, token, &dirs)?;
+        let MetHost { to, credential, identity, relays } = met;
+        (to, credential, identity, Some(relays))
+    } else {
+        let to = args.to.expect("there is one or the other");
+        let credential = credential(&args.token, &to, &dirs, None)?;
+        let identity = key.beside(iter::once(&credential))?;
+        (to, credential, identity, None)
+    };
     options.secret = credential.secret();
     let over = args.relays.or_config(&config.send.relays)?;
     let over = relays(&over, &identity, &dirs)?;
@@ -137,8 +147,12 @@ pub(crate) fn run(args: TunnelArgs) -> Result<(), Failure> {
         (config, &dirs),
         stripe_options(),
     )?;
-    dialing.terms.options.relays = over;
-    dialing.terms.options.has_direct = args.relays.has_direct();
+    let dial = &mut dialing.terms.options;
+    if let Some(relays) = met {
+        dial.meet_at(relays);
+    } else {
+        (dial.relays, dial.has_direct) = (over, args.relays.has_direct());
+    }
     let installed = rules.map(|(_, rules)| rules.install()).transpose().map_err(failure)?;
     let carrying = |events| async move { carry(&dialing, options, events).await };
     let ended = transfer::serve(args.display.watcher(None, None), carrying);

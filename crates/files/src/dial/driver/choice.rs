@@ -85,6 +85,11 @@ impl Choice {
         Choice { in_use: Kind::Udp, is_fixed: true, ..Choice::new() }
     }
 
+    /// UDP begins, over which there are direct ways through translators.
+    pub(super) fn of_meeting() -> Choice {
+        Choice { in_use: Kind::Udp, ..Choice::new() }
+    }
+
     /// The carrier that carries the data.
     pub(super) fn in_use(&self) -> Kind {
         self.in_use

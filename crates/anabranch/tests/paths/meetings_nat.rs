@@ -1,0 +1,111 @@
+//! Two hosts behind address translators of Linux, which meet at a relay.
+
+use serde_json::Value;
+
+use super::hosts::{Host, Outcome, Scratch};
+use super::meetings::{Met, carried};
+use super::needs::are_installed;
+use super::relays::{Relay, listening, trust_at};
+use super::{LONG, SHORT, SLOWLY, two_hosts};
+
+/// The relay, as both hosts reach it.
+const RELAY: &str = "203.0.113.1";
+
+/// What stands between the two hosts: a translator each, and the relay.
+struct Between {
+    _translators: [Host; 2],
+    relay: Host,
+}
+
+/// The same port outside for all destinations, while it is free.
+const STEADY: &str = "";
+/// Another port for each.
+const SYMMETRIC: &str = "fully-random";
+
+/// Puts each host behind a translator, which drops what nobody asked for.
+fn translated(scratch: &Scratch, hosts: [&Host; 2], kinds: [&str; 2]) -> Between {
+    let relay = Host::new(scratch, "relay");
+    relay.address("lo", &[&format!("{RELAY}/32")]);
+    relay.sh("sysctl -qw net.ipv4.ip_forward=1");
+    let mut translators = Vec::new();
+    for (number, (host, kind)) in hosts.into_iter().zip(kinds).enumerate() {
+        let translator = Host::new(scratch, &format!("translator{number}"));
+        let (inside, outside) = (format!("in{number}"), format!("out{number}"));
+        host.cable(&translator, &inside);
+        host.address(&inside, &["192.168.7.2/24"]);
+        translator.address(&inside, &["192.168.7.1/24"]);
+        host.sh("ip route add default via 192.168.7.1");
+        translator.cable(&relay, &outside);
+        let network = format!("198.51.{}", 100 + number);
+        translator.address(&outside, &[&format!("{network}.2/24")]);
+        relay.address(&outside, &[&format!("{network}.1/24")]);
+        translator.sh(&format!(
+            "sysctl -qw net.ipv4.ip_forward=1; ip route add default via {network}.1
+             nft add table ip t
+             nft add chain ip t out '{{ type nat hook postrouting priority 100; }}'
+             nft add rule ip t out oifname {outside} masquerade {kind}
+             nft add chain ip t in '{{ type filter hook input priority 0; }}'
+             nft add rule ip t in iifname {outside} ct state new drop"
+        ));
+        translators.push(translator);
+    }
+    trust_at(hosts[1], &relay, RELAY);
+    let translators = translators.try_into().ok().expect("two");
+    Between { _translators: translators, relay }
+}
+
+/// Two hosts behind translators, the relay, and the receiver that waits there.
+fn met(test: &str, kinds: [&str; 2]) -> Option<(Scratch, Host, Host, Between, Relay, Met)> {
+    let (scratch, near, far) = two_hosts(test)?;
+    if !are_installed(&["nft"]) {
+        return None;
+    }
+    let between = translated(&scratch, [&near, &far], kinds);
+    let (relay, _) = listening(&between.relay, &["relay"]);
+    let met = Met::start(&far, RELAY, &["--keep"]);
+    Some((scratch, near, far, between, relay, met))
+}
+
+/// Sends with the command that was printed.
+fn send(met: &Met, near: &Host, size: u32, more: &[&str]) -> Outcome {
+    let (via, token) = (met.printed_via(), met.token.to_str().unwrap());
+    met.send(near, size, &[&["--via", &via, "--token-file", token], more].concat())
+}
+
+fn is_direct(name: &str) -> bool {
+    !name.contains(" via ")
+}
+
+/// As typed: the transfer begins at once, and moves to a direct way.
+#[test]
+fn hosts_behind_translators_find_a_direct_way() {
+    let test = "meetings_nat::hosts_behind_translators_find_a_direct_way";
+    let Some((_scratch, near, _far, _between, _relay, met)) = met(test, [STEADY; 2]) else {
+        return;
+    };
+    for more in [&[][..], &["--carrier", "udp"]] {
+        let sent = send(&met, &near, 2 * LONG, &[SLOWLY, more].concat());
+        assert!(sent.arrived && sent.code == Some(0), "{}", sent.said());
+        let (direct, all) = carried(&sent, is_direct);
+        assert!(direct * 10 >= all * 7, "{direct} of {all}: {}", sent.said());
+        let opened = |event: &Value| event["name"].as_str().is_some_and(is_direct);
+        let active = sent.events().find(|event| opened(event) && event["state"] == "active");
+        assert!(active.is_some(), "{}", sent.said());
+    }
+}
+
+/// The port of the near host's translator towards the far one's is not that which the relay saw,
+/// and the far one lets nothing in that comes from elsewhere.
+#[test]
+fn where_no_direct_way_can_be_the_relay_carries() {
+    let test = "meetings_nat::where_no_direct_way_can_be_the_relay_carries";
+    let Some((_scratch, near, _far, _between, _relay, met)) = met(test, [SYMMETRIC; 2]) else {
+        return;
+    };
+    for more in [&[][..], &["--carrier", "udp"], &["--carrier", "tcp"]] {
+        let sent = send(&met, &near, SHORT, more);
+        assert!(sent.arrived && sent.code == Some(0), "{}", sent.said());
+        let (direct, all) = carried(&sent, is_direct);
+        assert!(direct == 0 && all >= u64::from(SHORT), "{direct} of {all}: {}", sent.said());
+    }
+}
