@@ -29,6 +29,11 @@ pub trait Preamble: fmt::Debug + Send + Sync {
     /// The next datagram to send.
     fn poll_transmit(&self, now: Time) -> Option<Vec<u8>>;
 
+    /// Whether the route's socket takes datagrams from other addresses than the route's own.
+    fn takes_others(&self) -> bool {
+        false
+    }
+
     /// Where its datagrams go; `None`: where the route's packets go.
     fn address(&self) -> Option<SocketAddr> {
         None

@@ -54,6 +54,9 @@ impl UdpSocket {
     /// A socket for a route.
     pub(crate) fn for_route(route: &Route) -> io::Result<UdpSocket> {
         let socket = bound(route)?;
+        if route.lead.as_ref().is_some_and(|lead| lead.0.takes_others()) {
+            return UdpSocket::new(socket);
+        }
         // The kernel tells of refused packets to connected sockets alone. Without a way there at
         // present it cannot connect, and sends later all the same.
         let _ = socket.connect(&route.remote.into());

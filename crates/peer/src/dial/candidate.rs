@@ -83,6 +83,15 @@ impl Survey {
         survey
     }
 
+    /// The same without this host itself: behind a translator its addresses may be those of others.
+    pub(crate) fn of_others(mut self) -> Survey {
+        let is_other = |local: &LocalPath| local.device().is_some();
+        let others: Vec<LocalPath> =
+            self.interfaces.iter().filter(|l| is_other(l)).cloned().collect();
+        self.candidates.retain(|name, _| others.iter().any(|local| local.interface == *name));
+        Survey { interfaces: others, ..self }
+    }
+
     /// The candidates over an interface, best guess first; empty if it reaches no address.
     pub(crate) fn over(&self, interface: &str) -> Vec<Candidate> {
         self.candidates.get(interface).cloned().unwrap_or_default()

@@ -259,6 +259,8 @@ impl Keeper {
             if let Ok(Ok(survey)) = asked
                 && self.terms.options.has_direct
             {
+                let is_met = self.terms.options.is_met;
+                let survey = if is_met { survey.of_others() } else { survey };
                 self.follow(host, Via::Direct, &survey);
             }
             for relay in relays(&self.terms, host) {

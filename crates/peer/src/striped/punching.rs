@@ -152,6 +152,10 @@ impl Preamble for PunchedRoute {
         self.asks()?.poll_transmit(now)
     }
 
+    fn takes_others(&self) -> bool {
+        true
+    }
+
     fn address(&self) -> Option<SocketAddr> {
         self.asks.as_ref().map(|(_, relay)| *relay)
     }
