@@ -22,8 +22,8 @@ pub(crate) const MOST_CANDIDATES: usize = 256;
 #[derive(Clone, Debug, Default, clap::Args)]
 #[group(skip)]
 pub(crate) struct RelayFlags {
-    /// A relay to use: over each, every interface that reaches it is one more path, for TCP alone;
-    /// may be repeated
+    /// A relay to use: over each, every interface that reaches it is one more path; may be
+    /// repeated
     ///
     /// It is a host that runs 'anabranch relay' and lets this one use it. Its key is known, or
     /// `token-file=FILE` has a token for it. `max=RATE` limits the rate of all paths over it

@@ -96,7 +96,8 @@ impl StripedFlags {
             ("--qlog", self.qlog.is_given()),
         ];
         if let Some((flag, _)) = of_udp.into_iter().find(|(_, is_given)| *is_given) {
-            let text = format!("{flag} is for --carrier udp, and relays carry TCP alone");
+            let text =
+                format!("{flag} is for --carrier udp, and a feed over relays is carried by TCP");
             return Err(Error::usage(text));
         }
         let config = config.send;

@@ -4,8 +4,12 @@
 //! one call too. They leave as they came, with the codepoint of their congestion marks, and are not
 //! fragmented: what a line does not carry is lost here as it would be in a router. Within a rate
 //! they wait in a queue of their key and direction, which drops what it has no room for.
+//!
+//! Where an endpoint of striped connections has the port, that one receives, tells of what it does
+//! not know, and lends its sockets; the thread sends what has waited.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,9 +18,10 @@ use std::task::{Context, Poll, Wake};
 use std::time::Duration;
 
 use net::Clock;
+use net::interfaces::own_addresses;
 use peer::metrics::Counter;
 use peer::{Error, Fingerprint, random};
-use stripe::{Arrivals, Arrived, EcnCodepoint, Outgoing, UdpSocket};
+use stripe::{Arrivals, Arrived, EcnCodepoint, Outgoing, Passing, UdpSocket};
 use sys::poll::{Interest, Poller, Ready, Waker};
 use units::{Rate, Span, Time};
 use wire::datagram::Outer;
@@ -106,6 +111,11 @@ impl DatagramsShared {
         self.state.lock().expect("no panic while held")
     }
 
+    /// Whether one of its sockets has this port.
+    fn has_port(&self, port: u16) -> bool {
+        self.sockets.iter().any(|socket| socket.local().port() == port)
+    }
+
     fn wake(&self) {
         // It fails only where it is woken already.
         let _ = self.waker.wake();
@@ -113,12 +123,13 @@ impl DatagramsShared {
 }
 
 impl Datagrams {
-    /// Begins to pass datagrams on, within the shares of a rate if there may be one.
+    /// Begins to pass datagrams on, within the shares of a rate if there may be one. Those that
+    /// arrive at these sockets, or what [`Datagrams::passing`] is told of.
     ///
     /// # Errors
     /// If the system has no descriptors, threads or random numbers left.
     pub(crate) fn start(
-        sockets: Vec<UdpSocket>,
+        (sockets, receives): (Vec<UdpSocket>, bool),
         clock: Clock,
         (divider, has_rate): (&Arc<Divider>, bool),
     ) -> Result<Datagrams, Error> {
@@ -137,7 +148,8 @@ impl Datagrams {
         let poller = Poller::new().map_err(failed)?;
         let read = Interest { readable: true, writable: false };
         poller.add(&shared.waker, WAKER, read).map_err(failed)?;
-        for (number, socket) in shared.sockets.iter().enumerate() {
+        let all = shared.sockets.iter().enumerate().filter(|_| receives);
+        for (number, socket) in all {
             poller.add(socket, number as u64, read).map_err(failed)?;
         }
         let own = Arc::clone(&shared);
@@ -146,6 +158,11 @@ impl Datagrams {
             .spawn(move || run(&own, &poller))
             .map_err(failed)?;
         Ok(Datagrams(shared))
+    }
+
+    /// What passes on datagrams that arrive at the sockets of others.
+    pub(crate) fn passing(&self) -> Box<dyn Passing> {
+        Box::new(PassedDatagrams(Arc::clone(&self.0)))
     }
 
     /// What was not passed on.
@@ -163,9 +180,14 @@ impl Datagrams {
     /// # Errors
     /// That no socket reaches it, as text.
     pub(crate) fn destination(&self, addresses: &[SocketAddr]) -> Result<DatagramsTo, String> {
+        let own = own_addresses();
         let found = addresses.iter().find_map(|address| {
-            let is_usable = !address.ip().is_multicast() && !address.ip().is_unspecified();
-            let socket = self.socket_for(*address).filter(|_| is_usable)?;
+            // What it sends to itself would come back as the destination's.
+            let is_itself = self.0.has_port(address.port()) && own.contains(&address.ip());
+            if is_itself || address.ip().is_multicast() || address.ip().is_unspecified() {
+                return None;
+            }
+            let socket = self.socket_for(*address)?;
             Some(DatagramPlace { address: *address, local: None, socket })
         });
         let found = found.ok_or("the relay's UDP reaches no such address")?;
@@ -255,6 +277,28 @@ impl Datagrams {
             let local = socket.local();
             local.is_ipv4() == address.is_ipv4() || local.is_ipv6() && local.ip().is_unspecified()
         })
+    }
+}
+
+/// What an endpoint at the relay's port tells of datagrams.
+struct PassedDatagrams(Arc<DatagramsShared>);
+
+impl Passing for PassedDatagrams {
+    fn pass(&mut self, socket: usize, arrived: &Arrived<'_>) -> bool {
+        let first = &arrived.bytes[..arrived.segment.min(arrived.bytes.len())];
+        let Some(label) = Outer::label(first) else { return false };
+        let mut state = self.0.state();
+        let is_own = state.labels.knows(label);
+        if is_own {
+            state.pass(&self.0, socket, arrived);
+        }
+        is_own
+    }
+}
+
+impl fmt::Debug for PassedDatagrams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PassedDatagrams")
     }
 }
 

@@ -345,6 +345,12 @@ impl<K: Ord + Copy> Labels<K> {
         (self.associations.len(), self.pairs)
     }
 
+    /// Whether a datagram with this label, or number of an association, is looked at.
+    #[must_use]
+    pub fn knows(&self, label: u64) -> bool {
+        self.ways.contains_key(&label) || self.associations.contains_key(&label)
+    }
+
     /// Whether there is an association of this number.
     #[must_use]
     pub fn has(&self, id: u64) -> bool {

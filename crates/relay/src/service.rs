@@ -15,7 +15,7 @@ use peer::places::{Places, WorkPlace};
 use peer::striped::follow_timetable;
 use peer::{Conn, Error, Fingerprint, Peer, Timetable};
 use reach::{For, dial};
-use stripe::{Listening, UdpSocket};
+use stripe::{Endpoint, Listening, UdpSocket};
 use tokio::net::TcpStream;
 use tokio::task::spawn_blocking;
 use tokio::time::{interval, sleep, timeout};
@@ -84,12 +84,29 @@ impl RelayService {
                 Error::System { action: format!("listen on {address} (UDP)"), source }
             })?);
         }
-        let has_rate = self.state.options.max_rate.is_some();
-        let divider = (&self.divider, has_rate);
+        self.begin_udp((sockets, true)).map(drop)
+    }
+
+    /// Opens the UDP side at the listening sockets of an endpoint, which passes on what is none of
+    /// its own.
+    ///
+    /// # Errors
+    /// [`Error::System`], if the system has no descriptors, threads or random numbers left.
+    pub async fn open_udp_at(self: &Arc<Self>, endpoint: &Endpoint) -> Result<(), Error> {
+        let failed = |source| Error::System { action: "relay over UDP".into(), source };
+        let service = Arc::clone(self);
+        let make = move |sockets| {
+            let datagrams = service.begin_udp((sockets, false)).map_err(io::Error::other)?;
+            Ok(datagrams.passing())
+        };
+        endpoint.pass_on(make).await.map_err(failed)
+    }
+
+    /// Begins the UDP side; a second one ends at once.
+    fn begin_udp(&self, sockets: (Vec<UdpSocket>, bool)) -> Result<&Datagrams, Error> {
+        let divider = (&self.divider, self.state.options.max_rate.is_some());
         let datagrams = Datagrams::start(sockets, self.state.clock, divider)?;
-        // A second one ends at once.
-        let _ = self.state.datagrams.set(datagrams);
-        Ok(())
+        Ok(self.state.datagrams.get_or_init(|| datagrams))
     }
 
     /// Divides the rate, which follows its timetable, among paths and counts against monthly caps,

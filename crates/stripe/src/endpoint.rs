@@ -12,6 +12,7 @@ use crate::connection::Connection;
 use crate::connection::inbox::{Command, Connect, Inbox};
 use crate::driver::{Driver, Listener, Remaining};
 use crate::guest::Guest;
+use crate::passing::Passing;
 use crate::preamble::ListeningLead;
 use crate::socket::UdpSocket;
 use crate::{ConnectError, EndpointError, Options, Rations, Route};
@@ -201,6 +202,21 @@ impl Endpoint {
     /// come from this thread.
     pub fn wake_guest(&self) {
         self.inbox.push(Command::WakeGuest);
+    }
+
+    /// Has datagrams that are none of the endpoint's passed on: `make` gets the listening sockets,
+    /// to send from.
+    ///
+    /// # Errors
+    /// Those of `make`; the system's, if it has no descriptors left; [`io::ErrorKind::BrokenPipe`] if
+    /// the endpoint does not listen.
+    pub async fn pass_on(
+        &self,
+        make: impl FnOnce(Vec<UdpSocket>) -> io::Result<Box<dyn Passing>> + Send + 'static,
+    ) -> io::Result<()> {
+        let (reply, done) = oneshot::channel();
+        self.inbox.push(Command::PassOn { make: Box::new(make), reply });
+        done.await.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))
     }
 
     /// Peers reach the listening sockets by way of these relays from now on, and of no others.

@@ -62,6 +62,7 @@
 //! | one open connection; what it sends; its streams; its routes | `driver/link.rs`; `driver/sending.rs`, `driver/streams.rs`, `driver/routes.rs` |
 //! | what a route says to a relay on its way | `preamble`, `driver/preambles.rs`, `driver/leading.rs` |
 //! | what the listening sockets say: to relays over which peers come, and to open ways | `driver/reached.rs` |
+//! | what passes on datagrams of others at the listening sockets | `passing` |
 //! | logs: what the driver notes; its text; the thread that writes it | `qlog/log.rs`; `qlog/text.rs`; `qlog/writer.rs` |
 //! | what another protocol on the same thread is; its datagrams | `guest`; `driver/guests.rs` |
 //! | sockets; what arrives at them; the clock, and arrival times on it | `socket`; `arrivals`; `clock` |
@@ -76,6 +77,7 @@ mod error;
 mod guest;
 mod memory;
 mod options;
+mod passing;
 mod preamble;
 mod qlog;
 mod rations;
@@ -94,6 +96,7 @@ pub use error::{ConnectError, ConnectionError, DatagramError, EndpointError, Str
 pub use guest::{Guest, RawArrival, RawDatagram, RawPath};
 pub use memory::Memory;
 pub use options::{CONTROLLER, Options, Prototype, Route, RouteId, SCHEDULER};
+pub use passing::Passing;
 pub use preamble::{Lead, ListeningLead, Preamble};
 pub use ptcp::{Class, SlowStreams};
 pub use qlog::{Qlog, Sink};

@@ -86,6 +86,14 @@ impl UdpSocket {
         Ok(UdpSocket { socket, state, local })
     }
 
+    /// The same socket, for another thread that sends.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn try_clone(&self) -> io::Result<UdpSocket> {
+        UdpSocket::new(self.socket.try_clone()?)
+    }
+
     /// Its address.
     #[must_use]
     pub fn local(&self) -> SocketAddr {

@@ -38,7 +38,7 @@ fn frames_of_the_exchange_come_back_as_they_went() {
 #[test]
 fn the_addresses_to_open_ways_to_come_back_as_they_went() {
     let at = |text: &str| text.parse().unwrap();
-    let addresses = vec![at("198.51.100.1:40001"), at("[2001:db8::1]:7707")];
+    let addresses = [at("198.51.100.1:40001"), at("[2001:db8::1]:7707")];
     for addresses in [Vec::new(), addresses.repeat(MOST_PUNCHED / 2)] {
         let asked = Punches { id: 9, secret: [0xab; 32], addresses };
         let mut bytes = Vec::new();

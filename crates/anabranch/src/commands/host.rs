@@ -145,6 +145,9 @@ async fn serve(
         let action = "serve [tunnel], which needs UDP at the host's port".to_string();
         return Err(Error::system(action, std::io::ErrorKind::AddrInUse.into()));
     }
+    if let (Some(relay), Some(endpoint)) = (&relay, host.endpoint()) {
+        relay.open_udp_at(&endpoint).await?;
+    }
     let meeting = via::wait(relays, None, &events)?;
     let host = host.meeting(meeting.clone().map(|meeting| meeting as Arc<dyn Meetings>));
     let addresses = host.addresses();

@@ -1,11 +1,14 @@
 //! Two hosts behind address translators of Linux, which meet at a relay.
 
+use std::fs;
+
 use serde_json::Value;
 
 use super::hosts::{Host, Outcome, Scratch};
 use super::meetings::{Met, carried};
 use super::needs::are_installed;
 use super::relays::{Relay, listening, trust_at};
+use super::running::{Running, web};
 use super::{LONG, SHORT, SLOWLY, two_hosts};
 
 /// The relay, as both hosts reach it.
@@ -92,6 +95,45 @@ fn hosts_behind_translators_find_a_direct_way() {
         let active = sent.events().find(|event| opened(event) && event["state"] == "active");
         assert!(active.is_some(), "{}", sent.said());
     }
+}
+
+/// A tunnel's far side waits at the relay, and its near side types the code.
+#[test]
+fn a_tunnel_is_met_by_its_code_and_leaves_the_relay() {
+    let test = "meetings_nat::a_tunnel_is_met_by_its_code_and_leaves_the_relay";
+    if !are_installed(&["curl", "nft", "python3"]) {
+        return;
+    }
+    let Some((scratch, near, far)) = two_hosts(test) else { return };
+    let between = translated(&scratch, [&near, &far], [STEADY; 2]);
+    let (_relay, _) = listening(&between.relay, &["relay"]);
+    let _web = web(&far, "127.0.0.1");
+    let program = env!("CARGO_BIN_EXE_anabranch");
+    let serve = ["serve-tunnel", "--token", "--permit", "127.0.0.1:8000", "--via", RELAY];
+    let mut server = Running::start(&far, "serve-tunnel", program, &serve);
+    server.until("--code ");
+    let said = server.said();
+    let command = said.lines().find(|line| line.contains("--code ")).unwrap();
+    assert!(command.starts_with("command anabranch tunnel --via 203.0.113.1"), "{command}");
+    let code = command.split_once("--code ").unwrap().1.split(' ').next().unwrap();
+    let own = ["tunnel", "--via", RELAY, "--code", code, "-L", "8001:127.0.0.1:8000", "--json"];
+    let mut tunnel = Running::start(&near, "tunnel", program, &own);
+    tunnel.until("connected to");
+    tunnel.until("\"name\":\"in0\",\"state\":\"active\"");
+    let relayed = || {
+        let status = between.relay.anabranch(&["relay", "status", "--json"]).stdout;
+        let row: Value = serde_json::from_str(status.lines().next().unwrap()).unwrap();
+        row["up"].as_u64().unwrap() + row["down"].as_u64().unwrap()
+    };
+    let before = relayed();
+    let mut curl = near.command("curl");
+    let fetched = curl.args(["-sSf", "-m", "30", "-o"]).arg(near.home.join("got"));
+    let fetched = fetched.arg("http://127.0.0.1:8001/data").output().unwrap();
+    assert!(fetched.status.success(), "{}", String::from_utf8_lossy(&fetched.stderr));
+    let data = fs::read(far.home.join("data")).unwrap();
+    assert!(fs::read(near.home.join("got")).unwrap() == data);
+    let relayed = relayed() - before;
+    assert!(relayed < data.len() as u64 / 10, "{relayed} bytes of {}", data.len());
 }
 
 /// The port of the near host's translator towards the far one's is not that which the relay saw,

@@ -146,6 +146,26 @@ fn both_carriers_lead_over_a_relay() {
     }
 }
 
+/// `anabranch host` relays at the port at which it receives.
+#[test]
+fn a_host_with_other_services_relays_over_udp() {
+    let test = "relays_udp::a_host_with_other_services_relays_over_udp";
+    let Some((scratch, near, far)) = two_hosts(test) else { return };
+    let (between, receiver) = behind_a_relay(&near, &far, &scratch);
+    trust_at(&near, &between, "10.2.0.2");
+    let (inbox, config) = (between.home.join("inbox"), between.home.join("host.toml"));
+    let tables = format!("[receive]\ndirectory = '{}'\n[relay]\n", inbox.display());
+    fs::write(&config, tables).unwrap();
+    let (_host, _) = listening(&between, &["host", "--config", config.to_str().unwrap()]);
+    let relay = ["--relay", "10.2.0.2"];
+    let sent = near.send(&receiver, "10.1.0.2", SHORT, &[OVER_UDP, &relay].concat());
+    sent.assert_carried(&["10.2.0.1 > 10.2.0.2"]);
+    // And it is still reached itself: a host that may relay alone is told so.
+    let own = ["send", "/etc/hostname", "--to", "10.2.0.2", "--carrier", "udp"];
+    let refused = near.anabranch(&own);
+    assert!(refused.said().contains("may not send"), "{}", refused.said());
+}
+
 /// A relay that has no UDP side, or permits something else, is named with its reason, and the
 /// transfer goes on without it.
 #[test]

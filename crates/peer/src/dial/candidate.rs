@@ -190,6 +190,21 @@ mod tests {
         assert_eq!(order(pairs), expected);
     }
 
+    /// Behind another translator a host may have an address of this one.
+    #[test]
+    fn of_a_host_that_was_met_an_own_address_is_no_candidate() {
+        let lo = LocalPath { interface: "lo".into(), index: 1, ..over("192.168.1.2", 24) };
+        let found = vec![
+            (lo, target("192.168.1.2:1", false)),
+            (over("192.168.1.2", 24), target("203.0.113.2:1", false)),
+        ];
+        let survey = Survey::made_of(found, Vec::new());
+        assert_eq!(survey.over("lo").len(), 1);
+        let survey = survey.of_others();
+        assert_eq!(survey.over("lo"), []);
+        assert_eq!((survey.over("wan0").len(), survey.interfaces.len()), (1, 1));
+    }
+
     #[test]
     fn each_address_of_an_interface_with_two_gateways_is_a_candidate() {
         let pairs = ["192.0.2.1", "198.51.100.1"]

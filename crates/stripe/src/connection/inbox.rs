@@ -14,13 +14,18 @@ use units::{Bytes, Rate};
 use crate::connection::Connection;
 use crate::connection::cell::StreamCell;
 use crate::guest::Guest;
+use crate::passing::Passing;
 use crate::preamble::ListeningLead;
+use crate::socket::UdpSocket;
 use crate::stats::Stats;
 use crate::{Class, ConnectError, ConnectionError, Options, Route, RouteId};
 
 /// The number of a connection of an endpoint; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key(pub u64);
+
+/// What makes what passes on datagrams of others.
+pub(crate) type MakePassing = dyn FnOnce(Vec<UdpSocket>) -> io::Result<Box<dyn Passing>> + Send;
 
 /// A wish of a program.
 pub(crate) enum Command {
@@ -86,6 +91,11 @@ pub(crate) enum Command {
         to: SocketAddr,
         source: Option<IpAddr>,
         bytes: Vec<u8>,
+    },
+    /// What passes on datagrams of others, which is made with the listening sockets.
+    PassOn {
+        make: Box<MakePassing>,
+        reply: oneshot::Sender<io::Result<()>>,
     },
     /// A guest moves in; the answer is what the system said.
     Attach {

@@ -95,6 +95,17 @@ impl Listener {
         Ok(())
     }
 
+    /// The number of a listening socket.
+    pub(super) fn number_of(&self, socket: SocketKey) -> Option<usize> {
+        self.sockets.iter().position(|(key, _)| *key == socket)
+    }
+
+    /// All listening sockets, once more.
+    pub(super) fn clones(&self, sockets: &Sockets) -> io::Result<Vec<UdpSocket>> {
+        let open = self.sockets.iter().filter_map(|(key, _)| sockets.get(*key));
+        open.map(UdpSocket::try_clone).collect()
+    }
+
     /// Nobody accepts connections any more; those that there are live on.
     pub(super) fn stop(&mut self) {
         self.accept = None;

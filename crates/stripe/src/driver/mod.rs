@@ -33,10 +33,11 @@ use tokio::sync::watch;
 use units::{Bytes, Span, Time};
 
 use crate::Rations;
-use crate::arrivals::Arrivals;
+use crate::arrivals::{Arrivals, Arrived};
 use crate::clock::StampedClock;
 use crate::connection::inbox::{Command, Connect, Inbox, Key};
 use crate::guest::Guest;
+use crate::passing::Passing;
 use crate::tokens::SystemTokens;
 use dialing::Dialing;
 use leavings::Leavings;
@@ -76,6 +77,7 @@ pub(crate) struct Driver {
     count: watch::Sender<Remaining>,
     leavings: Leavings,
     guest: Option<Box<dyn Guest>>,
+    passing: Option<Box<dyn Passing>>,
     /// Since when nobody uses the endpoint any more.
     ended_at: Option<Time>,
 }
@@ -127,6 +129,7 @@ impl Driver {
             count,
             leavings: Leavings::default(),
             guest: None,
+            passing: None,
             ended_at: None,
         })
     }
@@ -209,7 +212,7 @@ impl Driver {
             Command::Connect(wish) => self.dial(*wish),
             Command::End => {
                 self.ended_at = Some(now);
-                self.guest = None;
+                (self.guest, self.passing) = (None, None);
                 if let Some(listener) = &mut self.listener {
                     listener.stop();
                 }
@@ -257,6 +260,11 @@ impl Driver {
                     listener.reached.set(leads);
                     self.serve_listener(now);
                 }
+            }
+            Command::PassOn { make, reply } => {
+                let Some(listener) = &self.listener else { return };
+                let made = listener.clones(&self.sockets).and_then(make);
+                let _ = reply.send(made.map(|passing| self.passing = Some(passing)));
             }
             Command::SendListening { to, source, bytes } => {
                 if let Some(listener) = &self.listener {
@@ -470,7 +478,14 @@ impl Driver {
                 self.touched.push(key);
             }
             let now = self.clock.now();
-            each(arrivals, |mut datagram| {
+            let listener = self.listener.as_ref().filter(|_| owner == Owner::Listening);
+            let number = listener.and_then(|listener| listener.number_of(socket));
+            let mut passing = self.passing.take();
+            let pass = |arrived: &Arrived<'_>| match (&mut passing, number) {
+                (Some(passing), Some(number)) => passing.pass(number, arrived),
+                _ => false,
+            };
+            each(arrivals, pass, |mut datagram| {
                 datagram.at = self.clock.arrival(now, datagram.stamp);
                 datagram.taken = now;
                 datagram.socket = socket;
@@ -498,6 +513,7 @@ impl Driver {
                     }
                 }
             });
+            self.passing = passing;
             self.touched.sort_unstable();
             self.touched.dedup();
             for key in &self.touched {

@@ -104,9 +104,18 @@ impl Sockets {
     }
 }
 
-/// Hands out each datagram that arrived at a socket once, with what is known without a clock.
-pub(super) fn each(arrivals: &mut Arrivals, mut take: impl FnMut(Datagram<'_>)) {
-    for Arrived { bytes, segment, from, to, ecn, stamp } in arrivals.drain() {
+/// Hands out each datagram that arrived at a socket once, with what is known without a clock, but
+/// for those that are passed on.
+pub(super) fn each(
+    arrivals: &mut Arrivals,
+    mut pass: impl FnMut(&Arrived<'_>) -> bool,
+    mut take: impl FnMut(Datagram<'_>),
+) {
+    for arrived in arrivals.drain() {
+        if pass(&arrived) {
+            continue;
+        }
+        let Arrived { bytes, segment, from, to, ecn, stamp } = arrived;
         for bytes in bytes.chunks_mut(segment) {
             take(Datagram {
                 bytes,

@@ -265,6 +265,28 @@ mod tests {
         }
     }
 
+    /// Where hosts were met, TCP counts as open once it has a direct path.
+    #[test]
+    fn of_hosts_that_met_udp_begins_and_tcp_is_compared_where_it_is_direct() {
+        for is_direct in [false, true] {
+            let mut choice = Choice::of_meeting();
+            let mut told = Vec::new();
+            for step in 0..200_u64 {
+                let standing =
+                    |rate, is_open| Standing { is_open, acked: Rate::mbit(rate) * (STEP * step) };
+                let now = Time::ZERO + STEP * step;
+                let (tcp, udp) = match choice.in_use() {
+                    Kind::Tcp => (standing(90, is_direct), standing(0, true)),
+                    Kind::Udp => (standing(0, is_direct), standing(40, true)),
+                };
+                assert!(step > 20 || choice.in_use() == Kind::Udp);
+                told.extend(choice.update(now, tcp, udp, Bytes(1 << 40)));
+            }
+            assert_eq!(choice.in_use() == Kind::Tcp, is_direct, "{told:?}");
+            assert_eq!(told.is_empty(), !is_direct, "{told:?}");
+        }
+    }
+
     #[test]
     fn a_line_that_begins_to_lose_is_looked_at_again() {
         let line: Line = |since| if since < Span::from_secs(20) { (90, 80) } else { (20, 80) };
