@@ -36,8 +36,8 @@ pub fn wire_bind(data: &[u8]) {
     assert!(Outer::parse(data).is_err() && Outer::version_and_label(data).is_none());
 }
 
-/// A frame of the exchange with a code, a guest's knock, or the addresses to open ways to: what is read means the same when it is
-/// written again.
+/// A frame of the exchange with a code, a guest's knock, or the addresses to open ways to: what is
+/// read means the same when it is written again.
 pub fn wire_meet(data: &[u8]) {
     if let Some(knock) = Knock::of_request(data) {
         assert_eq!(knock.request(), data);

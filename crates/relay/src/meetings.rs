@@ -204,8 +204,8 @@ impl Drop for Call<'_> {
     }
 }
 
-/// The places of one control connection, by its host's numbers. They end with it; datagrams go on to
-/// the host for as long as its association lasts.
+/// The places of one control connection, by its host's numbers. They end with it; datagrams go on
+/// to the host for as long as its association lasts.
 pub(crate) struct Registrations<'a> {
     meetings: &'a Meetings,
     /// The UDP side, if there is one.

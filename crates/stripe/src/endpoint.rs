@@ -208,8 +208,8 @@ impl Endpoint {
     /// to send from.
     ///
     /// # Errors
-    /// Those of `make`; the system's, if it has no descriptors left; [`io::ErrorKind::BrokenPipe`] if
-    /// the endpoint does not listen.
+    /// Those of `make`; the system's, if it has no descriptors left; [`io::ErrorKind::BrokenPipe`]
+    /// if the endpoint does not listen.
     pub async fn pass_on(
         &self,
         make: impl FnOnce(Vec<UdpSocket>) -> io::Result<Box<dyn Passing>> + Send + 'static,

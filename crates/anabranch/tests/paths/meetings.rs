@@ -158,7 +158,7 @@ fn a_relay_that_is_killed_and_started_again_is_waited_at_again() {
     });
 }
 
-/// They have an uplink to each other, of which nobody was told.
+/// They have an uplink to each other, of which nobody was told. Over UDP: `meetings_nat`.
 #[test]
 fn a_direct_path_takes_over_from_the_relay() {
     let test = "meetings::a_direct_path_takes_over_from_the_relay";
@@ -168,7 +168,7 @@ fn a_direct_path_takes_over_from_the_relay() {
     trust_at(&far, &between, FAR_TO_RELAY);
     let (_relay, _) = listening(&between, &["relay"]);
     let met = Met::start(&far, FAR_TO_RELAY, &[]);
-    let sent = met.send_by_token(&near, LONG, SLOWLY);
+    let sent = met.send_by_token(&near, LONG, &[SLOWLY, &["--carrier", "tcp"]].concat());
     let (direct, all) = carried(&sent, |name| name.starts_with("wan0"));
     assert!(sent.arrived && direct * 10 >= all * 9, "{direct} of {all}: {}", sent.said());
 }

@@ -163,7 +163,7 @@ fn a_host_with_other_services_relays_over_udp() {
     // And it is still reached itself: a host that may relay alone is told so.
     let own = ["send", "/etc/hostname", "--to", "10.2.0.2", "--carrier", "udp"];
     let refused = near.anabranch(&own);
-    assert!(refused.said().contains("may not send"), "{}", refused.said());
+    assert!(refused.said().contains("may neither send"), "{}", refused.said());
 }
 
 /// A relay that has no UDP side, or permits something else, is named with its reason, and the

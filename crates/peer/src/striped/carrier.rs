@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use net::socket::Attempt;
-use policy::overflow;
 use stripe::{RouteChange, RouteEvent, RouteState, RouteStats};
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::{sleep, timeout};
-use units::{Bytes, PathId, Rate, Span};
+use units::{Bytes, PathId, Rate};
 use wire::closing::CloseCode;
 
 use super::connect::{OVER_UDP, Striped, TAKES_TCP, connect_over, takes_tcp};
+use super::overflow::Overflow;
 use super::stream::StripedStream;
 use super::{BACKGROUND, background, path_state, so_far};
 use crate::carrier::{BoxFuture, Carrier, Listener, RouteReport, Stream};
@@ -73,34 +73,6 @@ impl Attempts {
 /// nothing of a session.
 fn has_carried(route: &RouteStats) -> bool {
     route.state != RouteState::Opening
-}
-
-/// Whether overflow routes are needed.
-#[derive(Debug, Default)]
-struct Overflow {
-    /// What the primary routes had moved at that time.
-    since: Option<(Instant, Bytes)>,
-    is_needed: bool,
-}
-
-impl Overflow {
-    /// The primary routes have moved `moved`, and `rest` is to come. Whether overflow routes are
-    /// needed from now on.
-    fn update(&mut self, now: Instant, moved: Bytes, rest: Bytes, bound: Option<Rate>) -> bool {
-        let (since, before) = *self.since.get_or_insert((now, moved));
-        let span = Span::from(now - since);
-        // The rate of the primary routes is measured over this time.
-        if span < overflow::SETTLED {
-            return self.is_needed;
-        }
-        self.since = Some((now, moved));
-        let rate = moved.0.saturating_sub(before.0);
-        let rate = (Bytes(rate) / span).max(Rate::kbit(1));
-        let is_bound = bound.is_some_and(|bound| rate.as_bits() >= bound.as_bits() / 100 * 85);
-        let helps = overflow::are_needed(rest, rate, overflow::AFTER, self.is_needed);
-        self.is_needed = helps && !is_bound;
-        self.is_needed
-    }
 }
 
 /// After this time without an answer it is looked whether there would be one over TCP.
@@ -276,8 +248,11 @@ impl CarrierShared {
             return;
         };
         let counted = striped.connection().recent_stats();
-        let of_primary = counted.routes.iter().filter(|route| primary.contains(&route.path));
-        let moved = of_primary.map(|route| route.sent.max(route.received)).sum::<Bytes>();
+        let moved = |paths: &[PathId]| -> Bytes {
+            let of_paths = counted.routes.iter().filter(|route| paths.contains(&route.path));
+            of_paths.map(|route| route.sent.max(route.received)).sum()
+        };
+        let moved = (moved(&primary), moved(&overflow));
         let is_needed = state.overflow.update(Instant::now(), moved, rest, bound);
         drop(state);
         let class = if is_needed { stripe::Class::Overflow } else { stripe::Class::Reserve };
@@ -483,33 +458,5 @@ impl Listener for StripedListener {
 impl Drop for StripedListener {
     fn drop(&mut self) {
         self.accepting.abort();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Whether overflow routes are needed beside primary ones of that rate, after so many seconds.
-    fn needed(rate: Rate, rest: Bytes, bound: Option<Rate>, seconds: u64) -> bool {
-        let mut overflow = Overflow::default();
-        let began = Instant::now();
-        let mut is_needed = false;
-        for step in 0..seconds * 10 {
-            let moved = rate * Span::from_millis(100 * step);
-            let now = began + Duration::from_millis(100 * step);
-            is_needed = overflow.update(now, moved, rest, bound);
-        }
-        is_needed
-    }
-
-    #[test]
-    fn overflow_is_used_where_the_primaries_need_long() {
-        let rate = Rate::mbit(20);
-        assert!(needed(rate, Bytes(100_000_000), None, 5));
-        assert!(!needed(rate, Bytes(20_000_000), None, 5), "eight seconds more");
-        assert!(!needed(rate, Bytes(100_000_000), None, 1), "nobody knows yet");
-        assert!(!needed(rate, Bytes(100_000_000), Some(Rate::mbit(20)), 5), "the bound is reached");
-        assert!(needed(rate, Bytes(100_000_000), Some(Rate::mbit(40)), 5));
     }
 }

@@ -17,6 +17,7 @@ mod connect;
 mod dialed;
 mod follow;
 mod listen;
+mod overflow;
 mod punching;
 mod route;
 mod service;

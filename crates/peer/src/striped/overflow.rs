@@ -1,0 +1,136 @@
+//! Whether overflow routes of a striped connection are used.
+//!
+//! They are tried when the primary ones would need long for the rest, and stay if that brings more:
+//! over a line that both share they would add nothing, at the cost for which they are in reserve.
+
+use std::time::{Duration, Instant};
+
+use policy::overflow;
+use units::{Bytes, Rate, Span};
+
+/// All routes together have to be this much faster than the primary ones were, in percent.
+const GAIN: u64 = 110;
+/// The pause after a trial that brought nothing; it doubles.
+const PAUSE: Duration = Duration::from_secs(30);
+
+/// Whether overflow routes are needed.
+#[derive(Debug, Default)]
+pub(super) struct Overflow {
+    /// What the primary and the overflow routes had moved at that time.
+    since: Option<(Instant, (Bytes, Bytes))>,
+    is_needed: bool,
+    trial: Option<Trial>,
+    /// When the next trial may be, and the pause that led there.
+    next: Option<(Instant, Duration)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    /// The rate of the primary routes alone.
+    alone: Rate,
+    /// Whether the routes have had time to reach their rate.
+    is_settled: bool,
+}
+
+impl Overflow {
+    /// The primary routes and the overflow routes have moved `moved`, and `rest` is to come.
+    /// Whether overflow routes are needed from now on.
+    pub(super) fn update(
+        &mut self,
+        now: Instant,
+        moved: (Bytes, Bytes),
+        rest: Bytes,
+        bound: Option<Rate>,
+    ) -> bool {
+        let (since, before) = *self.since.get_or_insert((now, moved));
+        let span = Span::from(now - since);
+        // The rates are measured over this time.
+        if span < overflow::SETTLED {
+            return self.is_needed;
+        }
+        self.since = Some((now, moved));
+        let rate = |moved: Bytes, before: Bytes| Bytes(moved.0.saturating_sub(before.0)) / span;
+        let primary = rate(moved.0, before.0).max(Rate::kbit(1));
+        let all = primary + rate(moved.1, before.1);
+        let is_bound = bound.is_some_and(|bound| primary.as_bits() >= bound.as_bits() / 100 * 85);
+        let helps = overflow::are_needed(rest, primary, overflow::AFTER, self.is_needed);
+        let may_begin = self.is_needed || self.next.is_none_or(|(at, _)| at <= now);
+        let was_needed = std::mem::replace(&mut self.is_needed, helps && !is_bound && may_begin);
+        if !self.is_needed {
+            self.trial = None;
+        } else if !was_needed {
+            self.trial = Some(Trial { alone: primary, is_settled: false });
+        } else if let Some(trial) = self.trial {
+            self.judge(now, trial, all);
+        }
+        self.is_needed
+    }
+
+    /// Ends a trial in which the routes have had their time.
+    fn judge(&mut self, now: Instant, trial: Trial, all: Rate) {
+        if !trial.is_settled {
+            self.trial = Some(Trial { is_settled: true, ..trial });
+            return;
+        }
+        self.trial = None;
+        if all.as_bits() < trial.alone.as_bits() / 100 * GAIN {
+            let pause = self.next.map_or(PAUSE, |(_, pause)| pause * 2);
+            self.next = Some((now + pause, pause));
+            self.is_needed = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STEP: Duration = Duration::from_millis(100);
+
+    /// Whether overflow routes are needed after so many seconds beside primary ones of that rate,
+    /// where they add so much and take so much away; and in how many steps they were used.
+    fn needed(
+        rate: Rate,
+        (adds, takes): (Rate, Rate),
+        (rest, bound): (Bytes, Option<Rate>),
+        seconds: u32,
+    ) -> (bool, u32) {
+        let (mut overflow, began) = (Overflow::default(), Instant::now());
+        let (mut is_needed, mut used) = (false, 0);
+        let mut moved = (Bytes::ZERO, Bytes::ZERO);
+        for step in 0..seconds * 10 {
+            is_needed = overflow.update(began + STEP * step, moved, rest, bound);
+            let kept = if is_needed { rate - takes } else { rate };
+            moved.0 += kept * Span::from(STEP);
+            if is_needed {
+                moved.1 += adds * Span::from(STEP);
+                used += 1;
+            }
+        }
+        (is_needed, used)
+    }
+
+    #[test]
+    fn overflow_is_used_where_the_primaries_need_long() {
+        let (rate, other) = (Rate::mbit(20), (Rate::mbit(5), Rate::ZERO));
+        let much = Bytes(100_000_000);
+        assert!(needed(rate, other, (much, None), 10).0);
+        assert!(!needed(rate, other, (Bytes(20_000_000), None), 10).0, "eight seconds more");
+        assert_eq!(needed(rate, other, (much, None), 1).1, 0, "nobody knows yet");
+        let bound = |rate| (much, Some(Rate::mbit(rate)));
+        assert!(!needed(rate, other, bound(20), 10).0, "the bound is reached");
+        assert!(needed(rate, other, bound(40), 10).0);
+    }
+
+    /// As a relay has it whose path begins with the line of the direct one.
+    #[test]
+    fn overflow_that_adds_nothing_is_left_after_a_trial_and_seldom_tried_again() {
+        let (rate, shared) = (Rate::mbit(20), (Rate::mbit(10), Rate::mbit(10)));
+        let (is_needed, used) = needed(rate, shared, (Bytes(1 << 40), None), 20);
+        assert!(!is_needed && (30..=40).contains(&used), "{used} steps in one trial");
+        let (_, used) = needed(rate, shared, (Bytes(1 << 40), None), 600);
+        assert!(used < 6 * 40, "{used} steps in ten minutes");
+        // A little less would be worth it.
+        assert!(needed(rate, (Rate::mbit(10), Rate::mbit(7)), (Bytes(1 << 40), None), 20).0);
+    }
+}
