@@ -12,8 +12,8 @@
 //! It prints a line of JSON when it begins, and one at the end: how many attempts there were
 //! (`tried`), how many failed without an answer (`failed`), when the relay let one through in
 //! seconds since the begin (`admitted`), of those the ones that led to no host (`absent`), the
-//! guesses at each nameplate (`guesses`, pairs), those that were not judged (`unjudged`), and how
-//! many were right (`opened`).
+//! exchanges that hosts entered into for each nameplate (`guesses`, pairs), attempts that ended
+//! without a word of the host (`unjudged`), and guesses that were right (`opened`).
 
 use std::collections::BTreeMap;
 use std::env;
@@ -129,7 +129,6 @@ impl Plan {
         let mut stream = self.connect(from).await?;
         stream.write_all(ticket.octets()).await?;
         let mut conn = self.connection(stream).await?;
-        self.tell(|told| *told.guesses.entry(nameplate).or_default() += 1);
         match self.guess(&mut conn, nameplate).await {
             Ok(false) => {}
             Ok(true) => self.tell(|told| told.opened += 1),
@@ -170,6 +169,7 @@ impl Plan {
         conn.push(&CodeFrame::Pake(message));
         conn.flush().await?;
         let Some(message) = heard(conn).await? else { return Ok(false) };
+        self.tell(|told| *told.guesses.entry(nameplate).or_default() += 1);
         let key = state.finish(&message).map_err(|_| "the host's message is none")?;
         let key = hmac::Key::new(hmac::HMAC_SHA256, &key);
         let proof = hmac::sign(&key, b"anabranch code, guest");
