@@ -9,7 +9,8 @@
 //!
 //! The destination may be a host that waits at the relay. It has an association of its own, without
 //! labels, and binds its addresses as routes of that; what is sent to it goes to the one over which
-//! it last used the pair, or else to the one that it last used at all.
+//! it last used the pair, or else, and if another one was bound since, to the one that was bound or
+//! used last: the first one may be gone.
 //!
 //! An address proves itself with two datagrams of 42 octets: one that is answered with a cookie,
 //! which is good for that address alone, and one with the cookie. Both have a tag under the secret
@@ -163,6 +164,8 @@ struct AssociationEntry<K> {
 #[derive(Clone, Copy, Debug)]
 struct BoundRoute {
     place: DatagramPlace,
+    /// When this address was bound first.
+    bound_at: Time,
     used_at: Time,
 }
 
@@ -171,8 +174,8 @@ struct Pair {
     from: u64,
     /// The route that its last packet came over.
     route: Option<usize>,
-    /// The same of the last packet from a destination that waits.
-    waiting_route: Option<usize>,
+    /// The same of the last packet from a destination that waits, and when that was.
+    waiting_route: Option<(usize, Time)>,
 }
 
 #[derive(Debug, Default)]
@@ -414,7 +417,7 @@ impl<K: Ord + Copy> Labels<K> {
         let Some(pair) = association.pairs.get_mut(&way.pair) else { return Step::Drop };
         if reached.is_from {
             association.heard_at = Some(now);
-            pair.waiting_route = reached.route;
+            pair.waiting_route = reached.route.map(|number| (number, now));
             let route = pair.route.and_then(|number| association.routes[number]);
             return match route.filter(|route| route.used_at + SILENCE > now) {
                 Some(route) => Step::Forward { to: route.place, key, is_up: false, is_guests },
@@ -486,7 +489,9 @@ impl<K> AssociationEntry<K> {
                 *route = None;
             }
         }
-        self.routes[number] = Some(BoundRoute { place: from, used_at: now });
+        let known = self.routes[number].filter(|route| route.place.address == from.address);
+        let bound_at = known.map_or(now, |route| route.bound_at);
+        self.routes[number] = Some(BoundRoute { place: from, bound_at, used_at: now });
         let (kind, cookie) = (BindKind::Bound, BindDatagram::seen_cookie(from.address));
         Some(self.tags.tagged(BindDatagram { kind, cookie, ..*bind }))
     }

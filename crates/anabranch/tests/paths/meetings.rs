@@ -309,6 +309,18 @@ fn a_receiver_whose_address_changes_is_met_again() {
         let sent = sending.join().unwrap();
         sent.assert_carried(&["10.2.0.1 > 10.2.0.2"]);
     });
+    // Over UDP nothing has to be opened anew: the relay is told of the address, and so is the path.
+    thread::scope(|scope| {
+        let more = [SLOWLY, &["--carrier", "udp"]].concat();
+        let sending = scope.spawn(move || met.send_by_token(&near, LONG, &more));
+        thread::sleep(Duration::from_millis(1_700));
+        moves("10.3.0.5", "10.3.0.7");
+        let sent = sending.join().unwrap();
+        assert!(sent.arrived, "{}", sent.said());
+        let summary = sent.events().find(|event| event["event"] == "summary").unwrap();
+        let elapsed = summary["elapsed"].as_f64().unwrap();
+        assert!(elapsed < 12.0, "{elapsed} s for three: {}", sent.said());
+    });
     // It would wait for paths to addresses that are gone.
     relay.kill();
 }

@@ -175,7 +175,7 @@ impl Follower {
         let plans = self.keeper.routes(self.host);
         let is_direct = |path| plans.iter().any(|plan| plan.id == path && plan.via == Via::Direct);
         let routes = self.connection.stats().await.routes;
-        if routes.iter().any(|route| route.state == RouteState::Open && is_direct(route.path)) {
+        if routes.iter().any(|route| route.state != RouteState::Opening && is_direct(route.path)) {
             return;
         }
         let seen: Vec<String> = self.leads.seen().iter().map(ToString::to_string).collect();

@@ -260,13 +260,21 @@ async fn serve(shared: &ClientShared, conn: &mut Conn) -> Result<Ended, ConnErro
             }
             () = shared.asked.notified() => {}
             _ = pings.tick() => {
-                if heard_at.elapsed() > SILENCE {
+                if heard_at.elapsed() > SILENCE || is_gone(conn.stream().local_addr()) {
                     return Ok(Ended::silent());
                 }
                 conn.push(&SessionFrame::Ping(0));
             }
         }
     }
+}
+
+/// Whether this host no longer has the local address of a connection: nothing more can come.
+fn is_gone(local: Option<SocketAddr>) -> bool {
+    let Some(mut local) = local else { return false };
+    local.set_port(0);
+    let bound = std::net::UdpSocket::bind(local);
+    bound.is_err_and(|error| error.kind() == std::io::ErrorKind::AddrNotAvailable)
 }
 
 /// What the relay says. Returns why the connection has ended, if it has.
@@ -311,4 +319,16 @@ fn handle(shared: &ClientShared, frame: RelayFrame<'_>) -> Result<Option<Ended>,
         other => return Err(ConnError::unexpected(&other)),
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_this_host_has_not_is_gone() {
+        let at = |text: &str| Some(text.parse().unwrap());
+        assert!(!is_gone(None) && !is_gone(at("127.0.0.1:7707")));
+        assert!(is_gone(at("192.0.2.7:7707")), "it is for documentation");
+    }
 }

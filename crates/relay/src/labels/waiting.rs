@@ -45,7 +45,7 @@ impl<K: Ord + Copy> Labels<K> {
         &self,
         now: Time,
         destination: DatagramsTo,
-        (from, last): (SocketAddr, Option<usize>),
+        (from, last): (SocketAddr, Option<(usize, Time)>),
     ) -> ReachedPlace {
         let nowhere = ReachedPlace { is_from: false, route: None, to: None };
         match destination {
@@ -56,7 +56,9 @@ impl<K: Ord + Copy> Labels<K> {
             DatagramsTo::Waiting(place) => {
                 let host = self.waiting.get(&place).and_then(|id| self.associations.get(id));
                 let Some(host) = host else { return nowhere };
-                let last = last.and_then(|number| host.routes[number]);
+                let is_latest = |at| host.routes.iter().flatten().all(|route| route.bound_at <= at);
+                let last = last.filter(|(_, at)| is_latest(*at));
+                let last = last.and_then(|(number, _)| host.routes[number]);
                 let bound = || host.routes.iter().flatten().filter(|route| is_live(route, now));
                 let latest = || bound().max_by_key(|route| route.used_at).copied();
                 let to = last.filter(|route| is_live(route, now)).or_else(latest);

@@ -154,7 +154,9 @@ impl Link {
         *largest = number;
         let number = self.route_of.get(&path);
         let Some(route) = number.and_then(|number| self.routes.get_mut(number)) else { return };
-        if route.remote == from {
+        // The own address may be another one too, where packets come by way of a relay. Sockets that
+        // do not say which it was do not say that it changed.
+        if route.remote == from && (to.is_none() || route.source == to) {
             return;
         }
         (route.remote, route.source, route.socket) = (from, to, socket);
