@@ -1,10 +1,10 @@
 //! The checks of the fuzz targets of relays. The test `fuzz_seeds` of the crate `relay` runs them
 //! on all seeds.
 
+use wire::asked::Asked;
 use wire::bind::{BIND, BindDatagram};
 use wire::datagram::Outer;
 use wire::meet::{CodeFrame, Knock};
-use wire::punches::{MOST_PUNCHED, Punches};
 use wire::relay::{MOST_TICKETS, RelayFrame, Ticket};
 use wire::{Emit, RawFrame};
 
@@ -49,12 +49,13 @@ pub fn wire_meet(data: &[u8]) {
         let (raw, length) = RawFrame::parse(&again).expect("it was written").expect("all of it");
         assert!(CodeFrame::try_from(raw) == Ok(frame) && length == again.len());
     }
-    if let Ok(asked) = Punches::try_from(raw)
-        && asked.addresses.len() <= MOST_PUNCHED
-    {
-        let again = emitted(&asked);
+    if let Ok(asked) = Asked::try_from(raw) {
+        let again = match &asked {
+            Asked::Punches(punches) => emitted(punches),
+            Asked::Standings(standings) => emitted(standings),
+        };
         let (raw, length) = RawFrame::parse(&again).expect("it was written").expect("all of it");
-        assert!(Punches::try_from(raw) == Ok(asked) && length == again.len());
+        assert!(Asked::try_from(raw) == Ok(asked) && length == again.len());
     }
 }
 

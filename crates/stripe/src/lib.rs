@@ -60,6 +60,7 @@
 //! | a handshake over the first route that answers | `driver/dialing.rs` |
 //! | the side that listens | `driver/listening.rs` |
 //! | one open connection; what it sends; its streams; its routes | `driver/link.rs`; `driver/sending.rs`, `driver/streams.rs`, `driver/routes.rs` |
+//! | what paths are for, at both sides | `driver/standings.rs` |
 //! | what a route says to a relay on its way | `preamble`, `driver/preambles.rs`, `driver/leading.rs` |
 //! | what the listening sockets say: to relays over which peers come, and to open ways | `driver/reached.rs` |
 //! | what passes on datagrams of others at the listening sockets | `passing` |
@@ -95,7 +96,7 @@ pub use endpoint::{Endpoint, Listening};
 pub use error::{ConnectError, ConnectionError, DatagramError, EndpointError, StreamError};
 pub use guest::{Guest, RawArrival, RawDatagram, RawPath};
 pub use memory::Memory;
-pub use options::{CONTROLLER, Options, Prototype, Route, RouteId, SCHEDULER};
+pub use options::{CONTROLLER, Options, PathStanding, Prototype, Route, RouteId, SCHEDULER};
 pub use passing::Passing;
 pub use preamble::{Lead, ListeningLead, Preamble};
 pub use ptcp::{Class, SlowStreams};

@@ -9,7 +9,7 @@ use policy::named::NameError;
 use policy::sched::packet::PacketScheduler;
 use policy::{cc, sched};
 use ptcp::{Class, Config};
-use units::{Bytes, PathId, Rate, Span};
+use units::{Bytes, PathId, Rate, Span, SubflowId};
 
 use crate::{Lead, Qlog, Sites, TotalRate};
 
@@ -137,6 +137,17 @@ impl fmt::Display for RouteId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "route {}", self.0)
     }
+}
+
+/// What a path of a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathStanding {
+    /// Its number, which both sides have.
+    pub path: SubflowId,
+    /// Its class.
+    pub class: Class,
+    /// The most that may be sent over it; `None`: it is not bounded.
+    pub rate: Option<Rate>,
 }
 
 /// One way to the peer: a local device or address, and one of the peer's addresses.

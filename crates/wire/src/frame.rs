@@ -14,7 +14,8 @@ use crate::limits::{
     MAX_ADDRESSES, MAX_FEED, MAX_FILTER, MAX_HASHES, MAX_LABEL, MAX_NAME, MAX_NETWORKS,
     MAX_PAYLOAD, MAX_PLACE, MAX_RANGES, MAX_REASON, MAX_RECORDS_BODY, MAX_RELAY_REASON,
     MAX_REQUEST, MAX_SERVICE, MAX_TEXT, MAX_WISH_TARGET, MOST_FEED_PATHS, MOST_FEED_RELAYS,
-    MOST_LABELS, MOST_PUNCHED, MOST_TICKETS, PAKE, PROOF, PUNCH_SECRET, SECRET, TICKET,
+    MOST_LABELS, MOST_PUNCHED, MOST_STANDINGS, MOST_TICKETS, PAKE, PROOF, PUNCH_SECRET, SECRET,
+    TICKET,
 };
 use crate::manifest::{MAX_CHUNK, MAX_PATH};
 
@@ -225,10 +226,11 @@ pub enum FrameKind {
     Introduced,
     Await,
     Punches,
+    Standings,
 }
 
 /// Each kind with its name and the longest body.
-const KINDS: [(FrameKind, &str, usize); 69] = [
+const KINDS: [(FrameKind, &str, usize); 70] = [
     (FrameKind::Hello, "Hello", 2 + 16 + 1 + 16 + 1 + MAX_SERVICE + MAX_REQUEST),
     (FrameKind::Join, "Join", 16),
     (FrameKind::Entries, "Entries", MAX_CHUNK),
@@ -298,6 +300,7 @@ const KINDS: [(FrameKind, &str, usize); 69] = [
     (FrameKind::Introduced, "Introduced", PROOF + 16 + 32),
     (FrameKind::Await, "Await", 4),
     (FrameKind::Punches, "Punches", 8 + PUNCH_SECRET + MOST_PUNCHED * ADDRESS),
+    (FrameKind::Standings, "Standings", MOST_STANDINGS * 11),
 ];
 
 impl FrameKind {

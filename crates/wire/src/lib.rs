@@ -2,19 +2,20 @@
 //!
 //! [`frame`] has what all frames have in common, which run over each path's TLS connection;
 //! [`session`] those of every session, [`files`], [`measure`], [`relay`], [`feed`] and [`gateway`]
-//! those of services; [`meet`] what hosts that wait at a relay and their guests say, [`punches`]
-//! how they ask for ways to each other; [`effort`] how any connection stands beside others;
-//! [`manifest`] the description of files; [`closing`] the codes with which a side ends anything;
-//! [`ptcp`] the packets of the striped connection; [`datagram`] what surrounds them on UDP paths,
-//! [`number`] how packet numbers are shortened, and [`bind`] how relays learn addresses; [`harp`]
-//! the messages of background gateways; [`tunnel`] those that begin the streams of a tunnel;
-//! [`tcp`] simulated TCP segments; [`ip`] what is changed of packets on their way. Nothing here
-//! keeps state, or allocates by lengths that a peer merely announces.
+//! those of services; [`meet`] what hosts that wait at a relay and their guests say, [`asked`] what
+//! the side that dials a striped connection tells the other; [`effort`] how any connection stands
+//! beside others; [`manifest`] the description of files; [`closing`] the codes with which a side
+//! ends anything; [`ptcp`] the packets of the striped connection; [`datagram`] what surrounds them
+//! on UDP paths, [`number`] how packet numbers are shortened, and [`bind`] how relays learn
+//! addresses; [`harp`] the messages of background gateways; [`tunnel`] those that begin the streams
+//! of a tunnel; [`tcp`] simulated TCP segments; [`ip`] what is changed of packets on their way.
+//! Nothing here keeps state, or allocates by lengths that a peer merely announces.
 #![no_std]
 
 extern crate alloc;
 
 mod address;
+pub mod asked;
 pub mod bind;
 pub mod closing;
 pub mod datagram;
@@ -31,7 +32,6 @@ pub mod measure;
 pub mod meet;
 pub mod number;
 pub mod ptcp;
-pub mod punches;
 mod reader;
 pub mod relay;
 pub mod session;

@@ -12,6 +12,8 @@ pub const MAX_RANGES: usize = 4096;
 pub const MOST_PUNCHED: usize = 32;
 /// Octets of the secret of the tags of the datagrams that do.
 pub const PUNCH_SECRET: usize = 32;
+/// The most paths of a connection of which it is said what they are for.
+pub const MOST_STANDINGS: usize = 256;
 /// The most addresses in a welcome.
 pub const MAX_ADDRESSES: usize = 64;
 /// The longest wanted path: a path, and a slash at its end.

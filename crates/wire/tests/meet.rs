@@ -1,8 +1,8 @@
 //! What hosts that wait at a relay and their guests say survives the wire.
 
 use proptest::prelude::*;
+use wire::asked::{Asked, MOST_PUNCHED, MOST_STANDINGS, Punches, Standings, WireStanding};
 use wire::meet::{CodeFrame, Introduction, Knock, NAMEPLATES};
-use wire::punches::{MOST_PUNCHED, Punches};
 use wire::session::SessionFrame;
 use wire::{Emit, RawFrame, WireError};
 
@@ -56,6 +56,23 @@ fn the_addresses_to_open_ways_to_come_back_as_they_went() {
     let bytes = emitted(&other);
     let (raw, _) = RawFrame::parse(&bytes).unwrap().unwrap();
     assert!(Punches::try_from(raw).is_err());
+}
+
+#[test]
+fn what_paths_are_for_comes_back_as_it_went() {
+    let standing = |path: u16| WireStanding { path, class: 2, rate: u64::MAX - u64::from(path) };
+    for count in [0, 1, u16::try_from(MOST_STANDINGS).unwrap()] {
+        let sent = Standings((0..count).map(standing).collect());
+        let mut bytes = Vec::new();
+        sent.emit(&mut bytes);
+        let (raw, _) = RawFrame::parse(&bytes).unwrap().unwrap();
+        assert_eq!(Asked::try_from(raw), Ok(Asked::Standings(sent)));
+    }
+    let mut bytes = Vec::new();
+    Standings(vec![standing(1)]).emit(&mut bytes);
+    bytes[7] = 3;
+    let (raw, _) = RawFrame::parse(&bytes).unwrap().unwrap();
+    assert!(Asked::try_from(raw).is_err(), "there is no such class");
 }
 
 #[test]

@@ -112,6 +112,37 @@ fn two_uplinks_each_reach_their_own_far_address() {
     sent.assert_carried(&["10.1.0.1 > 10.1.0.2", "10.2.0.1 > 10.2.0.2"]);
 }
 
+/// Found with a tunnel over a relay: what a path was for held for data of the side that dials
+/// alone.
+#[test]
+fn what_a_path_is_for_holds_for_what_is_fetched_over_udp() {
+    let test = "what_a_path_is_for_holds_for_what_is_fetched_over_udp";
+    let Some((_scratch, near, far)) = two_hosts(test) else { return };
+    uplink(&near, &far);
+    near.cable(&far, "cable0");
+    near.address("cable0", &["192.168.5.1/24"]);
+    far.address("cable0", &["192.168.5.2/24"]);
+    std::fs::write(far.home.join("inbox/data"), noise::noise(SHORT)).unwrap();
+    let fetch = |paths: [&str; 2]| {
+        let server = far.serve();
+        let (token, into) = (server.token.to_str().unwrap(), near.home.join("got"));
+        let own = ["get", "data", "--from", "10.1.0.2", "--token-file", token, "--json"];
+        let paths = ["--path", paths[0], "--path", paths[1], "--carrier", "udp", "--into"];
+        let got = near.anabranch(&[&own[..], &paths, &[into.to_str().unwrap()]].concat());
+        assert_eq!(got.code, Some(0), "{}", got.said());
+        std::fs::remove_dir_all(into).unwrap();
+        got
+    };
+    let got = fetch(["wan0", "cable0,backup"]);
+    let (backup, all) = meetings::carried(&got, |name| name == "cable0");
+    assert!(backup * 20 < all, "{backup} of {all}: {}", got.said());
+    // Sixteen megabits, half a second of which may have been sent before the bounds were told.
+    let got = fetch(["wan0,max=3mbit", "cable0,max=5mbit"]);
+    let summary = got.events().find(|event| event["event"] == "summary").unwrap();
+    let elapsed = summary["elapsed"].as_f64().unwrap();
+    assert!(elapsed > 1.4, "{elapsed} s: {}", got.said());
+}
+
 /// Found with a feed over two lines: over UDP the second one went on asking for the address that it
 /// does not reach.
 #[test]

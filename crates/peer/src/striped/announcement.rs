@@ -1,20 +1,21 @@
 //! The addresses that the listening side announces, on the first stream that it opens: all of them
 //! at once, and again whenever they change. In the other direction of the same stream the side that
-//! dials asks for [ways](super::punching) to its own.
+//! dials says what its paths [are for](super::standings), and asks for [ways](super::punching) to
+//! its own addresses.
 
 use std::io;
 use std::net::SocketAddr;
 
 use stripe::{ReceiveHalf, SendHalf};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use wire::punches::{MOST_PUNCHED, PUNCH_SECRET, Punches};
+use wire::asked::{Asked, MOST_STANDINGS};
 use wire::session::{MAX_ADDRESSES, SessionFrame, VERSION, Welcome};
 use wire::{Emit, RawFrame, WireError};
 
 /// The most bytes of one announcement: a frame's head and fixed fields, and 18 octets an address.
 const MOST: usize = 64 + 18 * MAX_ADDRESSES;
-/// Those of one wish for ways.
-const MOST_ASKED: usize = 64 + PUNCH_SECRET + 18 * MOST_PUNCHED;
+/// Those of what the side that dials says.
+const MOST_ASKED: usize = 64 + 11 * MOST_STANDINGS;
 
 /// The stream of announcements to a welcome peer.
 pub(super) struct Announcing(SendHalf);
@@ -36,12 +37,8 @@ impl Announcing {
     }
 }
 
-/// Asks the side that listens for ways.
-pub(super) async fn ask(sending: &mut SendHalf, wish: &Punches) -> io::Result<()> {
-    write(sending, wish).await
-}
-
-async fn write(sending: &mut SendHalf, frame: &impl Emit) -> io::Result<()> {
+/// Says something to the side that listens.
+pub(super) async fn write(sending: &mut SendHalf, frame: &impl Emit) -> io::Result<()> {
     let mut bytes = Vec::new();
     frame.emit(&mut bytes);
     sending.write_all(&bytes).await
@@ -60,11 +57,8 @@ pub(super) async fn read(
 }
 
 /// Reads the wishes of the side that dials to the end of the stream, and hands each to `take`.
-pub(super) async fn read_asked(
-    receiving: ReceiveHalf,
-    take: impl FnMut(Punches),
-) -> io::Result<()> {
-    read_frames(receiving, MOST_ASKED, |frame| Punches::try_from(frame).map(Some), take).await
+pub(super) async fn read_asked(receiving: ReceiveHalf, take: impl FnMut(Asked)) -> io::Result<()> {
+    read_frames(receiving, MOST_ASKED, |frame| Asked::try_from(frame).map(Some), take).await
 }
 
 /// Reads frames of one kind, of so many bytes at most.

@@ -11,10 +11,10 @@ use stripe::{Connection, RouteChange, RouteId, RouteState, RouteStats, SendHalf}
 use tokio::sync::broadcast;
 use tokio::time::{MissedTickBehavior, interval};
 use units::{Bytes, PathId, Span};
-use wire::punches::MOST_PUNCHED;
+use wire::asked::MOST_PUNCHED;
 
-use super::announcement;
 use super::route::{Leads, route};
+use super::{announcement, standings};
 use crate::caps::{Account, Room};
 use crate::dial::{Candidate, Keeper, Plan, Via};
 
@@ -78,6 +78,7 @@ impl Follower {
         let mut events = self.connection.events();
         let mut changes = self.keeper.changes();
         let mut news = self.leads.news();
+        let mut standings = self.connection.standings();
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut count = interval(COUNT);
@@ -99,7 +100,11 @@ impl Follower {
                     self.ask_for_ways().await;
                 }
                 // The follower holds the sender of these, too.
-                _ = news.changed() => self.ask_for_ways().await,
+                _ = news.changed() => {
+                    self.tell_standings().await;
+                    self.ask_for_ways().await;
+                }
+                Ok(()) = standings.changed() => self.tell_standings().await,
                 _ = look.tick() => {
                     // The first look is at once: the first guess has not been tried yet.
                     self.open_missing(if looks == 0 { 1 } else { GUESSES }).await;
@@ -121,13 +126,8 @@ impl Follower {
     async fn hear(&self) {
         let Ok(stream) = self.connection.accept_stream().await else { return };
         let (sending, receiving) = stream.split();
-        if self.leads.punches().is_some() {
-            self.asking.lock().await.replace(sending);
-            self.leads.note_news();
-        } else {
-            // Nothing is said in this direction.
-            let _ = sending.finish();
-        }
+        self.asking.lock().await.replace(sending);
+        self.leads.note_news();
         let learn = |addresses| self.keeper.learn(self.host, addresses);
         if let Err(error) = announcement::read(receiving, learn).await {
             tracing::debug!(%error, "no announcement");
@@ -159,8 +159,19 @@ impl Follower {
             self.asked_at.lock().await.replace(Instant::now());
         }
         told.extend(fresh.iter().copied());
-        if let Err(error) = announcement::ask(sending, &key.wish(fresh)).await {
+        if let Err(error) = announcement::write(sending, &key.wish(fresh)).await {
             tracing::debug!(%error, "no ways were asked for");
+            *asking = None;
+        }
+    }
+
+    /// Tells the other side what the paths are for.
+    async fn tell_standings(&self) {
+        let mut asking = self.asking.lock().await;
+        let Some(sending) = &mut *asking else { return };
+        let all = standings::of_paths(&self.connection.standings().borrow());
+        if let Err(error) = announcement::write(sending, &all).await {
+            tracing::debug!(%error, "it was not told what the paths are for");
             *asking = None;
         }
     }

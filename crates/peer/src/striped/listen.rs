@@ -7,14 +7,15 @@ use std::sync::{Arc, Weak};
 use net::holder::{Holder, Transport};
 use net::interfaces::own_addresses;
 use net::socket::unmapped;
-use stripe::{Connection, Endpoint, EndpointError, Listening, Memory};
+use stripe::{Connection, Endpoint, EndpointError, Listening, Memory, ReceiveHalf};
 use tokio::task::AbortHandle;
 use units::Bytes;
+use wire::asked::Asked;
 use wire::session::MAX_ADDRESSES;
 
-use super::announcement::Announcing;
+use super::announcement::{self, Announcing};
 use super::awaiting::Awaiting;
-use super::punching;
+use super::{punching, standings};
 use crate::host::WaitingRelay;
 use crate::listen::announced;
 use crate::listen::own::OwnAddresses;
@@ -165,6 +166,23 @@ impl Admission {
         Announcement(announcing.abort_handle())
     }
 
+    /// Does what the side that dials asks for, for ever.
+    async fn serve_asked(&self, connection: &Connection, asking: ReceiveHalf) {
+        let mut ways = self
+            .ways
+            .as_ref()
+            .map(|(awaiting, endpoint)| (awaiting, punching::Ways::new(endpoint.clone())));
+        let take = |asked| match (asked, &mut ways) {
+            (Asked::Standings(of_paths), _) => standings::follow(connection, &of_paths),
+            (Asked::Punches(wish), Some((awaiting, ways))) => ways.open(&wish, &awaiting.sources()),
+            (Asked::Punches(_), None) => {}
+        };
+        if let Err(error) = announcement::read_asked(asking, take).await {
+            tracing::debug!(%error, "a peer says nothing more of its paths");
+        }
+        std::future::pending::<()>().await;
+    }
+
     /// Tells the peer of a connection the addresses of this host, and again when they change.
     async fn announce(&self, connection: &Connection) -> io::Result<()> {
         // The address that the peer used is among them, unless it is translated on its way.
@@ -173,12 +191,7 @@ impl Admission {
         let mut changes = self.own.changes();
         let (mut announcing, asking) = Announcing::open(connection).await?;
         let mut ways = self.ways.clone();
-        let serving = async {
-            if let Some((awaiting, endpoint)) = &self.ways {
-                punching::serve(asking, endpoint.clone(), || awaiting.sources()).await;
-            }
-            std::future::pending::<()>().await;
-        };
+        let serving = self.serve_asked(connection, asking);
         tokio::pin!(serving);
         loop {
             let mut addresses = announced(used, Some(peer), &self.named, &own_addresses());

@@ -21,6 +21,7 @@ mod overflow;
 mod punching;
 mod route;
 mod service;
+mod standings;
 pub mod stream;
 mod total_rate;
 

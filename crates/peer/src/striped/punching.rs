@@ -12,15 +12,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use stripe::{Endpoint, Lead, Preamble, ReceiveHalf};
+use stripe::{Endpoint, Lead, Preamble};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use units::{Span, Time};
+use wire::asked::{MOST_PUNCHED, PUNCH_SECRET, Punches};
 use wire::bind::{BIND, BIND_TAG, BindDatagram, BindKind, COOKIE};
-use wire::punches::{MOST_PUNCHED, PUNCH_SECRET, Punches};
 use wire::relay::LabelPair;
 
-use super::announcement::read_asked;
 use crate::tags::TagKey;
 use crate::{Error, random};
 
@@ -185,9 +184,9 @@ impl Preamble for PunchedRoute {
 
 /// The addresses to which one peer has the listening sockets send.
 #[derive(Debug, Default)]
-struct Asked(BTreeSet<SocketAddr>);
+struct AskedWays(BTreeSet<SocketAddr>);
 
-impl Asked {
+impl AskedWays {
     /// Those of a wish that are new, and that there may be.
     fn take(&mut self, wish: &Punches, own: &[IpAddr]) -> Vec<SocketAddr> {
         let mut fresh = Vec::new();
@@ -203,25 +202,28 @@ impl Asked {
     }
 }
 
-/// Sends what a peer asks for until it asks no more, from each of `sources` in turn.
-pub(super) async fn serve(
-    asking: ReceiveHalf,
+/// The ways that one peer has opened.
+pub(super) struct Ways {
     endpoint: Weak<Endpoint>,
-    sources: impl Fn() -> Vec<IpAddr>,
-) {
-    let (mut asked, mut sending) = (Asked::default(), JoinSet::new());
-    let take = |wish: Punches| {
-        let own = sources();
-        let datagram = PunchKey::of(wish.id, wish.secret).datagram();
-        for address in asked.take(&wish, &own) {
-            tracing::debug!(%address, "a way is opened");
-            sending.spawn(punch(endpoint.clone(), (address, own.clone()), datagram));
-        }
-    };
-    if let Err(error) = read_asked(asking, take).await {
-        tracing::debug!(%error, "a peer asks for no more ways");
+    asked: AskedWays,
+    sending: JoinSet<()>,
+}
+
+impl Ways {
+    /// None yet, from the listening sockets of that endpoint.
+    pub(super) fn new(endpoint: Weak<Endpoint>) -> Ways {
+        Ways { endpoint, asked: AskedWays::default(), sending: JoinSet::new() }
     }
-    while sending.join_next().await.is_some() {}
+
+    /// Begins to send what a peer asks for, from each of its `own` addresses in turn.
+    pub(super) fn open(&mut self, wish: &Punches, own: &[IpAddr]) {
+        let datagram = PunchKey::of(wish.id, wish.secret).datagram();
+        for address in self.asked.take(wish, own) {
+            tracing::debug!(%address, "a way is opened");
+            let sending = punch(self.endpoint.clone(), (address, own.to_vec()), datagram);
+            self.sending.spawn(sending);
+        }
+    }
 }
 
 async fn punch(
@@ -282,7 +284,7 @@ mod tests {
     #[test]
     fn a_peer_has_few_addresses_and_none_that_is_protected() {
         let own = [address("10.0.0.1:0").ip()];
-        let mut asked = Asked::default();
+        let mut asked = AskedWays::default();
         let good = wish(&["198.51.100.1:7", "192.168.1.2:7", "[2001:db8::1]:7"]);
         assert_eq!(asked.take(&good, &own).len(), 3);
         assert_eq!(asked.take(&good, &own), [], "each once");

@@ -18,7 +18,7 @@ use inbox::{Command, Inbox, Key};
 
 use crate::memory::PeerKey;
 use crate::stats::{RouteEvent, Stats};
-use crate::{Class, ConnectError, ConnectionError, DatagramError, Route, RouteId};
+use crate::{Class, ConnectError, ConnectionError, DatagramError, PathStanding, Route, RouteId};
 
 /// Events of routes that are kept for a receiver that is late.
 pub(crate) const EVENTS: usize = 256;
@@ -76,6 +76,7 @@ struct Inner {
     recent: Arc<Recent>,
     streams: watch::Receiver<usize>,
     parted: watch::Receiver<bool>,
+    standings: watch::Receiver<Vec<PathStanding>>,
 }
 
 /// The datagrams that the program has handed over, as it and the driver count them.
@@ -100,6 +101,8 @@ pub(crate) struct DriverEnds {
     pub(crate) streams: watch::Sender<usize>,
     /// Whether the peer knows of the end.
     pub(crate) parted: watch::Sender<bool>,
+    /// What the paths of the side that dials are for.
+    pub(crate) standings: watch::Sender<Vec<PathStanding>>,
 }
 
 impl Connection {
@@ -112,6 +115,7 @@ impl Connection {
         let (ended, is_ended) = watch::channel(None);
         let (streams, count) = watch::channel(0);
         let (parted, has_parted) = watch::channel(false);
+        let (standings, told) = watch::channel(Vec::new());
         let (incoming, arrived) = mpsc::unbounded_channel();
         let (datagrams, received) = mpsc::channel(DATAGRAMS);
         let (events, _) = broadcast::channel(EVENTS);
@@ -130,9 +134,19 @@ impl Connection {
             recent: Arc::clone(&recent),
             streams: count,
             parted: has_parted,
+            standings: told,
         };
-        let ends =
-            DriverEnds { ended, incoming, datagrams, events, outgoing, recent, streams, parted };
+        let ends = DriverEnds {
+            ended,
+            incoming,
+            datagrams,
+            events,
+            outgoing,
+            recent,
+            streams,
+            parted,
+            standings,
+        };
         (Connection(Arc::new(inner)), ends)
     }
 
@@ -248,6 +262,19 @@ impl Connection {
     /// Limits what is sent over a route; `None`: not at all.
     pub fn set_rate(&self, route: RouteId, rate: Option<Rate>) {
         self.push(Command::SetRate { key: self.0.key, route, rate });
+    }
+
+    /// What the paths are for, as this side has it, which dialed: the other side is to be told, to
+    /// [follow](Connection::follow_standings) it.
+    #[must_use]
+    pub fn standings(&self) -> watch::Receiver<Vec<PathStanding>> {
+        self.0.standings.clone()
+    }
+
+    /// Has what is sent from here, the side that listens, keep to what the paths are for: these,
+    /// and others as usual. Paths that come later keep to it too.
+    pub fn follow_standings(&self, standings: Vec<PathStanding>) {
+        self.push(Command::FollowStandings { key: self.0.key, standings });
     }
 
     /// The peer is welcome: it may be given receive buffers of up to this size, as the

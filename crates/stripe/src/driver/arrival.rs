@@ -108,7 +108,11 @@ impl Link {
         if let Some(log) = &mut self.log {
             log.packet(now, path, &parsed.packet, false);
         }
+        let is_new = self.opened_paths.last() == Some(&path);
         let arrived = self.core.handle_packet(now, path, &parsed.packet, is_marked);
+        if is_new {
+            self.follow_standing(path);
+        }
         match arrived {
             Ok(Arrived::Nothing) => {}
             Ok(Arrived::Raw { .. }) => {
@@ -154,8 +158,8 @@ impl Link {
         *largest = number;
         let number = self.route_of.get(&path);
         let Some(route) = number.and_then(|number| self.routes.get_mut(number)) else { return };
-        // The own address may be another one too, where packets come by way of a relay. Sockets that
-        // do not say which it was do not say that it changed.
+        // The own address may be another one too, where packets come by way of a relay. Sockets
+        // that do not say which it was do not say that it changed.
         if route.remote == from && (to.is_none() || route.source == to) {
             return;
         }

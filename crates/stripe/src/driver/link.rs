@@ -19,6 +19,7 @@ use super::holdings::{Holdings, early_streams};
 use super::listening::Listener;
 use super::routes::RouteEnd;
 use super::sockets::{SocketKey, Sockets};
+use super::standings::Standings;
 use super::streams::{StreamEntry, WaitingForStream};
 use crate::background::Member;
 use crate::clock::StampedClock;
@@ -68,6 +69,8 @@ pub(super) struct Link {
     pub(super) labelled: u16,
     /// When the preambles of routes are due.
     pub(super) leads_due: Option<Time>,
+    /// What its paths are for.
+    pub(super) standings: Standings,
     pub(super) streams: HashMap<u32, StreamEntry>,
     pub(super) next_of_peer: u32,
     pub(super) waiting_for_streams: VecDeque<WaitingForStream>,
@@ -187,6 +190,7 @@ impl Link {
             next_route: 0,
             labelled: 0,
             leads_due: None,
+            standings: Standings::default(),
             streams: HashMap::new(),
             next_of_peer: u32::from(is_client),
             waiting_for_streams: VecDeque::new(),
@@ -348,6 +352,7 @@ impl Link {
     pub(super) fn forget_path(&mut self, path: SubflowId) {
         self.session.retire_path(path);
         self.retire_label(path);
+        self.forget_standing(path);
         if let Some(log) = &mut self.log {
             log.path_closed(self.latest, path);
         }

@@ -19,6 +19,7 @@ mod routes;
 mod sending;
 mod signs;
 mod sockets;
+mod standings;
 mod streams;
 mod upkeep;
 
@@ -246,6 +247,9 @@ impl Driver {
             }),
             Command::SetRate { key, route, rate } => self.with(key, |link, _| {
                 link.set_rate(route, rate);
+            }),
+            Command::FollowStandings { key, standings } => self.with(key, |link, _| {
+                link.follow_standings(standings);
             }),
             Command::SetReceiveBuffer { key, most } => self.admit(now, key, most),
             Command::Ask { key, heard } => self.with(key, |link, _| link.ask(heard)),

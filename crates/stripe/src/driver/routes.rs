@@ -295,17 +295,17 @@ impl Link {
         while end.paths.len() < weight {
             end.paths.push(self.core.open_path(now));
         }
-        for path in &end.paths {
+        for path in &end.paths.clone() {
             if self.route_of.contains_key(path) {
                 continue;
             }
             // The first one is open. What cannot be sealed over one too many counts as lost.
             let _ = self.session.open_path(*path);
-            self.core.set_path_class(*path, route.class);
+            self.class_path(*path, route.class);
             // Each subflow has its share of the bound.
             let share = u64::from(route.weight.max(1));
             let rate = route.max_rate.map(|rate| units::Rate::from_bits(rate.as_bits() / share));
-            self.core.set_path_rate(*path, rate);
+            self.bound_path(*path, rate);
             self.route_of.insert(*path, number);
             if let Some(member) = &self.member {
                 member.name_route(now, *path, &route);
@@ -349,17 +349,17 @@ impl Link {
 
     pub(in crate::driver) fn set_class(&mut self, number: RouteId, class: Class) {
         let Some(route) = self.routes.get(&number) else { return };
-        for path in &route.paths {
-            self.core.set_path_class(*path, class);
+        for path in route.paths.clone() {
+            self.class_path(path, class);
         }
     }
 
     pub(in crate::driver) fn set_rate(&mut self, number: RouteId, rate: Option<units::Rate>) {
         let Some(route) = self.routes.get(&number) else { return };
         let share = route.paths.len().max(1) as u64;
-        for path in &route.paths {
+        for path in route.paths.clone() {
             let rate = rate.map(|rate| units::Rate::from_bits(rate.as_bits() / share));
-            self.core.set_path_rate(*path, rate);
+            self.bound_path(path, rate);
         }
     }
 
