@@ -1,6 +1,6 @@
-//! What the side that dials a striped connection tells the side that listens, in the other direction
-//! of the stream of its announcements: what the paths are for, and where datagrams are to go that
-//! get through what translates and filters between them.
+//! What the side that dials a striped connection tells the side that listens, in the other
+//! direction of the stream of its announcements: what the paths are for, and where datagrams are to
+//! go that get through what translates and filters between them.
 
 use alloc::vec::Vec;
 use core::net::SocketAddr;
