@@ -18,6 +18,9 @@ const PAUSE: Duration = Duration::from_secs(30);
 pub(super) struct Overflow {
     /// What the primary and the overflow routes had moved at that time.
     since: Option<(Instant, (Bytes, Bytes))>,
+    /// Whether the primary routes have had time to reach their rate: a direct route may come long
+    /// after that over a relay, which carries alone until then.
+    are_settled: bool,
     is_needed: bool,
     trial: Option<Trial>,
     /// When the next trial may be, and the pause that led there.
@@ -43,12 +46,20 @@ impl Overflow {
         bound: Option<Rate>,
     ) -> bool {
         let (since, before) = *self.since.get_or_insert((now, moved));
+        if !self.are_settled && moved.0 == before.0 {
+            // They have not begun.
+            self.since = Some((now, moved));
+            return self.is_needed;
+        }
         let span = Span::from(now - since);
         // The rates are measured over this time.
         if span < overflow::SETTLED {
             return self.is_needed;
         }
         self.since = Some((now, moved));
+        if !std::mem::replace(&mut self.are_settled, true) {
+            return self.is_needed;
+        }
         let rate = |moved: Bytes, before: Bytes| Bytes(moved.0.saturating_sub(before.0)) / span;
         let primary = rate(moved.0, before.0).max(Rate::kbit(1));
         let all = primary + rate(moved.1, before.1);
@@ -120,6 +131,25 @@ mod tests {
         let bound = |rate| (much, Some(Rate::mbit(rate)));
         assert!(!needed(rate, other, bound(20), 10).0, "the bound is reached");
         assert!(needed(rate, other, bound(40), 10).0);
+    }
+
+    /// A direct route opens after a while, and takes its time.
+    #[test]
+    fn the_begin_of_a_primary_route_says_nothing() {
+        let (mut overflow, began) = (Overflow::default(), Instant::now());
+        let mut moved = (Bytes::ZERO, Bytes::ZERO);
+        for step in 0..200_u32 {
+            let is_needed = overflow.update(began + STEP * step, moved, Bytes(20_000_000), None);
+            assert!(!is_needed, "after {step} steps");
+            // Nine seconds of 20 Mbit/s, once it has them.
+            let rate = match step {
+                0..30 => 0,
+                30..40 => 2,
+                _ => 20,
+            };
+            moved.0 += Rate::mbit(rate) * Span::from(STEP);
+            moved.1 += Rate::mbit(if step < 30 { 20 } else { 0 }) * Span::from(STEP);
+        }
     }
 
     /// As a relay has it whose path begins with the line of the direct one.
