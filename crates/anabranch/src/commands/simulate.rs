@@ -53,7 +53,8 @@ pub(crate) struct SimulateArgs {
     format: String,
     /// The tables to write beside measures, separated by commas: requests, with a row for each
     /// completed request; delays, with the distribution of one-way delays, if the scenario measures
-    /// them; and samples, with rates, windows, RTTs, queues and fairness over time
+    /// them; flows, with the measures of each flow that arrives in the course of the run; and
+    /// samples, with rates, windows, RTTs, queues and fairness over time
     #[arg(
         long,
         value_name = "TABLES",

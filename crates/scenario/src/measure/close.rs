@@ -88,6 +88,8 @@ const LINK_MEASURES: usize = 24;
 /// All that a run comes to.
 pub(crate) struct Closed {
     pub(crate) measures: Measures,
+    /// Those of single flows that arrive in the course of the run.
+    pub(crate) arrivals: Measures,
     pub(crate) requests: Vec<CompletedRequest>,
     pub(crate) delays: Vec<DelayCount>,
 }
@@ -102,9 +104,15 @@ pub(super) fn close(
 ) -> Closed {
     let requests = requests_of_all(scenario, &built);
     drop(built);
-    let each = scenario.flows.len() * FLOW_MEASURES + scenario.links.len() * LINK_MEASURES;
-    let mut measures = Measures::with_capacity(stats.windows.len() * each);
-    let subjects = Subjects::note(scenario, &stats.layout, &mut measures);
+    let arriving = scenario.flows.iter().filter(|flow| flow.is_arrival()).count();
+    let [lasting, arriving] =
+        [scenario.flows.len() - arriving, arriving].map(|flows| flows * FLOW_MEASURES);
+    let with_links = lasting + scenario.links.len() * LINK_MEASURES;
+    let mut sheets = Sheets {
+        measures: Measures::with_capacity(stats.windows.len() * with_links),
+        arrivals: Measures::with_capacity(stats.windows.len() * arriving),
+    };
+    let subjects = Subjects::note(scenario, &stats.layout, &mut sheets);
     let capacities = capacities(scenario);
     let mut delays = Vec::new();
     for (number, (book, capacities)) in stats.windows.iter().zip(capacities).enumerate() {
@@ -118,9 +126,24 @@ pub(super) fn close(
             requests: &requests,
             counts,
         };
-        closing.close(&capacities, &mut measures, &mut delays);
+        closing.close(&capacities, &mut sheets, &mut delays);
     }
-    Closed { measures, requests, delays }
+    let Sheets { measures, arrivals } = sheets;
+    Closed { measures, arrivals, requests, delays }
+}
+
+/// Where measures go: those of single flows that arrive are apart, since there may be a hundred
+/// thousand.
+struct Sheets {
+    measures: Measures,
+    arrivals: Measures,
+}
+
+impl Sheets {
+    /// The measures of a flow and of its subflows.
+    fn of_flow(&mut self, flow: &FlowSpec) -> &mut Measures {
+        if flow.is_arrival() { &mut self.arrivals } else { &mut self.measures }
+    }
 }
 
 /// The completed requests of all flows, flow by flow.
@@ -179,20 +202,24 @@ struct Subjects {
 }
 
 impl Subjects {
-    fn note(scenario: &Scenario, layout: &Layout, measures: &mut Measures) -> Subjects {
+    fn note(scenario: &Scenario, layout: &Layout, sheets: &mut Sheets) -> Subjects {
         let flows = &scenario.flows;
+        let of_flows = flows
+            .iter()
+            .map(|flow| sheets.of_flow(flow).subject(Arc::clone(&flow.name), None))
+            .collect();
+        let of_subflows = layout
+            .subflows
+            .iter()
+            .map(|(flow, number)| {
+                let flow = &flows[*flow];
+                sheets.of_flow(flow).subject(subflow_name(&flow.name, *number), None)
+            })
+            .collect();
+        let measures = &mut sheets.measures;
         Subjects {
-            flows: flows
-                .iter()
-                .map(|flow| measures.subject(Arc::clone(&flow.name), None))
-                .collect(),
-            subflows: layout
-                .subflows
-                .iter()
-                .map(|(flow, number)| {
-                    measures.subject(subflow_name(&flows[*flow].name, *number), None)
-                })
-                .collect(),
+            flows: of_flows,
+            subflows: of_subflows,
             groups: layout
                 .groups
                 .names
@@ -359,18 +386,24 @@ fn put_delays(delays: &SpanDistribution, mut put: impl FnMut(Metric, f64)) {
 }
 
 impl Closing<'_> {
-    fn close(&self, capacities: &[f64], measures: &mut Measures, delays: &mut Vec<DelayCount>) {
+    fn close(&self, capacities: &[f64], sheets: &mut Sheets, delays: &mut Vec<DelayCount>) {
         let span = self.book.window.to - self.book.window.from;
-        let window = measures.window(self.book.window.name.as_str().into());
-        let mut put = |scope, of: SubjectId, metric, value: f64| {
-            measures.put(scope, of, window, metric, value);
+        let name: Arc<str> = self.book.window.name.as_str().into();
+        let Sheets { measures, arrivals } = sheets;
+        // Both have all windows, in the same order.
+        let window = measures.window(Arc::clone(&name));
+        arrivals.window(name);
+        let mut put_flow = |scope, flow: usize, of: SubjectId, metric, value: f64| {
+            let is_arrival = self.scenario.flows[flow].is_arrival();
+            let sheet = if is_arrival { &mut *arrivals } else { &mut *measures };
+            sheet.put(scope, of, window, metric, value);
         };
         let mut groups: Vec<GroupSums> = Vec::new();
         groups.resize_with(self.subjects.groups.len() + 1, GroupSums::default);
         let all = groups.len() - 1;
         let mut requests = self.requests;
         for (index, flow) in self.subjects.flows.iter().enumerate() {
-            let mut put = |metric, value| put(Scope::Flow, *flow, metric, value);
+            let mut put = |metric, value| put_flow(Scope::Flow, index, *flow, metric, value);
             let book = &self.book.flows[index];
             let goodput = rate(book.arrived, span);
             let delays = self.counts.delays(self.number, index);
@@ -392,7 +425,12 @@ impl Closing<'_> {
             }
             completions.close(put);
         }
-        self.close_subflows(span, |of, metric, value| put(Scope::Subflow, of, metric, value));
+        self.close_subflows(span, |flow, of, metric, value| {
+            put_flow(Scope::Subflow, flow, of, metric, value);
+        });
+        let mut put = |scope, of: SubjectId, metric, value: f64| {
+            measures.put(scope, of, window, metric, value);
+        };
         let ids = self.subjects.groups.iter().map(|of| (Scope::Group, *of));
         let ids = ids.chain([(Scope::All, self.subjects.all)]);
         for (name, sums) in self.layout.groups.names.iter().zip(&groups) {
@@ -444,11 +482,12 @@ impl Closing<'_> {
         }
     }
 
-    fn close_subflows(&self, span: Span, mut put: impl FnMut(SubjectId, Metric, f64)) {
+    /// The measures of the subflows, each with the index of its flow.
+    fn close_subflows(&self, span: Span, mut put: impl FnMut(usize, SubjectId, Metric, f64)) {
         for (index, (flow, number)) in self.layout.subflows.iter().enumerate() {
             let of = self.subjects.subflows[index];
             let book = &self.book.subflows[index];
-            let mut put = |metric, value| put(of, metric, value);
+            let mut put = |metric, value| put(*flow, of, metric, value);
             put(GOODPUT, rate(book.arrived, span));
             self.book.substates[index].close(&mut put);
             put(RETRANSMISSIONS, book.retransmitted.gained());
