@@ -21,6 +21,9 @@ pub(crate) fn check(scenario: &Scenario) -> Result<()> {
     if scenario.measures_delay {
         return Err(PlanError::Measure("delay"));
     }
+    if scenario.measures_gaps {
+        return Err(PlanError::Measure("gap"));
+    }
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! The state of a flow's ends during a run.
 
 use smallvec::SmallVec;
-use units::{Bytes, Span};
+use units::{Bytes, Span, Time};
 
 use crate::build::{Built, Ends};
 use crate::file::{FlowSpec, Transport};
@@ -104,6 +104,25 @@ pub(crate) fn has_ended(built: &Built, ends: &Ends) -> bool {
         AgentState::Live(Agent::UdpSource(source)) => source.poll_deadline().is_none(),
         AgentState::Live(_) => sender_state(built, ends).is_some_and(|state| state.is_done),
     }
+}
+
+/// The longest time from `from` to now in which no bytes arrived in order at the receiver, while
+/// the flow lived; `None` if it has not begun, and of UDP. Only if it is measured.
+pub(crate) fn longest_gap(built: &Built, ends: &Ends, from: Time) -> Option<Span> {
+    let now = built.sim.now();
+    if ends.start >= now {
+        return None;
+    }
+    let gaps = match receiver(built, ends) {
+        // Nothing has arrived yet.
+        AgentState::Planned { is_udp } => {
+            return (!is_udp).then(|| now.since(ends.start.max(from)));
+        }
+        AgentState::Ended(ended) => ended.gaps.as_deref(),
+        AgentState::Live(agent) => agent.gaps(),
+    };
+    let lasting = Some(now).filter(|_| !has_ended(built, ends));
+    gaps.map(|gaps| gaps.longest(from, lasting))
 }
 
 /// Counters of a flow's sender.

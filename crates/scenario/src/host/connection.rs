@@ -8,7 +8,7 @@ use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::Segment;
 
 use crate::host::one_or_more::OneOrMore;
-use crate::host::{Application, Ended, EndedSender, NEVER, Request};
+use crate::host::{Application, Ended, EndedSender, Gaps, NEVER, Request};
 use crate::packet::{Ecn, Packet};
 
 /// One of the TCP connections of a flow, with a route of its own.
@@ -51,6 +51,8 @@ pub struct Connection {
     /// Bytes that the application has written and that no subflow has taken. Always zero with one
     /// subflow, and with applications that fill the room that there is.
     backlog: Bytes,
+    /// The times without bytes in order, where they are measured.
+    gaps: Option<Box<Gaps>>,
 }
 
 impl Connection {
@@ -79,9 +81,20 @@ impl Connection {
             subflows,
             opens: opens.unwrap_or(NEVER),
             backlog: Bytes::ZERO,
+            gaps: None,
         };
         connection.rearm();
         connection
+    }
+
+    /// The same end, with a record of the times without bytes in order.
+    #[must_use]
+    pub(crate) fn with_gaps(self, gaps: Option<Box<Gaps>>) -> Connection {
+        Connection { gaps, ..self }
+    }
+
+    pub(crate) fn gaps(&self) -> Option<&Gaps> {
+        self.gaps.as_deref()
     }
 
     /// Its subflows.
@@ -161,6 +174,7 @@ impl Connection {
             arrived: endpoint.arrived(),
             marked: u64::from(endpoint.marked()),
             requests: self.application.requests().into(),
+            gaps: self.gaps.clone(),
             rest: Some((*route, *connection, rest)),
             ..Ended::default()
         })
@@ -192,6 +206,11 @@ impl Connection {
         let mut has_ended = false;
         while let Some(event) = endpoint.poll_event() {
             has_ended |= event == Event::Finished;
+        }
+        if let Some(gaps) = &mut self.gaps
+            && self.subflows[index].endpoint.received() > before
+        {
+            gaps.handle_received(now);
         }
         if self.application.minds_received() && self.subflows[index].endpoint.received() > before {
             let received = self.received();

@@ -8,7 +8,7 @@ use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::Segment;
 
 use crate::host::stripe::{Reader, Writer};
-use crate::host::{Application, NEVER, Subflow, connection};
+use crate::host::{Application, Gaps, NEVER, Subflow, connection};
 use crate::packet::{Ecn, Header, Packet, Piece};
 
 /// The only subflow of the controller of a socket.
@@ -45,6 +45,8 @@ pub struct Sockets {
     /// The time at which it stops writing.
     stop: Option<Time>,
     is_closed: bool,
+    /// The times without bytes in order, where they are measured.
+    gaps: Option<Box<Gaps>>,
 }
 
 impl Sockets {
@@ -77,7 +79,18 @@ impl Sockets {
             opens,
             stop,
             is_closed: false,
+            gaps: None,
         }
+    }
+
+    /// The same end, with a record of the times without bytes in order.
+    #[must_use]
+    pub(crate) fn with_gaps(self, gaps: Option<Box<Gaps>>) -> Sockets {
+        Sockets { gaps, ..self }
+    }
+
+    pub(crate) fn gaps(&self) -> Option<&Gaps> {
+        self.gaps.as_deref()
     }
 
     /// The application.
@@ -146,6 +159,11 @@ impl Sockets {
         }
         // The end of the data behind what was read.
         self.each[index].subflow.endpoint.read(Bytes::ZERO);
+        if let Some(gaps) = &mut self.gaps
+            && self.received > before
+        {
+            gaps.handle_received(now);
+        }
         if self.received > before {
             self.application.handle_received(now, self.received);
         }

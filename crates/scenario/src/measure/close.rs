@@ -9,7 +9,8 @@ use super::counters::{Counter, FlowCounters};
 use super::distribution::SpanDistribution;
 use super::ideal::Ideal;
 use super::shares::Sums;
-use super::{Layout, PacketCounts, WindowRecord, WindowStats, float, subflow_name};
+use super::subjects::{Sheets, Subjects};
+use super::{Layout, PacketCounts, WindowRecord, WindowStats, float};
 use crate::build::Built;
 use crate::file::{FlowSpec, Scenario, SizeClasses, Transport, Window};
 use crate::flow_state::requests;
@@ -23,6 +24,7 @@ const DELAY_PERCENTILES: [Metric; 3] =
     [Metric::listed("delay_p50"), Metric::listed("delay_p95"), Metric::listed("delay_p99")];
 const DELAY_MAX: Metric = Metric::listed("delay_max");
 const JITTER: Metric = Metric::listed("jitter");
+const GAP: Metric = Metric::listed("gap");
 const RETRANSMISSIONS: Metric = Metric::listed("retransmissions");
 const TIMEOUTS: Metric = Metric::listed("timeouts");
 const BOTTLENECK: Metric = Metric::listed("bottleneck");
@@ -132,20 +134,6 @@ pub(super) fn close(
     Closed { measures, arrivals, requests, delays }
 }
 
-/// Where measures go: those of single flows that arrive are apart, since there may be a hundred
-/// thousand.
-struct Sheets {
-    measures: Measures,
-    arrivals: Measures,
-}
-
-impl Sheets {
-    /// The measures of a flow and of its subflows.
-    fn of_flow(&mut self, flow: &FlowSpec) -> &mut Measures {
-        if flow.is_arrival() { &mut self.arrivals } else { &mut self.measures }
-    }
-}
-
 /// The completed requests of all flows, flow by flow.
 fn requests_of_all(scenario: &Scenario, built: &Built) -> Vec<CompletedRequest> {
     let mut all = Vec::new();
@@ -188,67 +176,6 @@ fn capacities(scenario: &Scenario) -> Vec<Vec<f64>> {
     capacities
 }
 
-/// The numbers of the names of everything that is measured.
-struct Subjects {
-    flows: Vec<SubjectId>,
-    /// Of flows with several.
-    subflows: Vec<SubjectId>,
-    groups: Vec<SubjectId>,
-    all: SubjectId,
-    /// The classes of sizes of each group, and last those of all flows.
-    classes: Vec<Vec<SubjectId>>,
-    /// By link: up and down.
-    links: Vec<[SubjectId; 2]>,
-}
-
-impl Subjects {
-    fn note(scenario: &Scenario, layout: &Layout, sheets: &mut Sheets) -> Subjects {
-        let flows = &scenario.flows;
-        let of_flows = flows
-            .iter()
-            .map(|flow| sheets.of_flow(flow).subject(Arc::clone(&flow.name), None))
-            .collect();
-        let of_subflows = layout
-            .subflows
-            .iter()
-            .map(|(flow, number)| {
-                let flow = &flows[*flow];
-                sheets.of_flow(flow).subject(subflow_name(&flow.name, *number), None)
-            })
-            .collect();
-        let measures = &mut sheets.measures;
-        Subjects {
-            flows: of_flows,
-            subflows: of_subflows,
-            groups: layout
-                .groups
-                .names
-                .iter()
-                .map(|group| measures.subject(Arc::clone(group), None))
-                .collect(),
-            all: measures.subject("".into(), None),
-            classes: layout
-                .groups
-                .names
-                .iter()
-                .cloned()
-                .chain(["".into()])
-                .map(|of| {
-                    let classes = scenario.size_classes.names().iter();
-                    classes
-                        .map(|class| measures.subject(Arc::clone(&of), Some(Arc::clone(class))))
-                        .collect()
-                })
-                .collect(),
-            links: scenario
-                .links
-                .iter()
-                .map(|link| link.directions.clone().map(|of| measures.subject(of, None)))
-                .collect(),
-        }
-    }
-}
-
 /// One window, with all that its measures are computed from.
 struct Closing<'a> {
     number: usize,
@@ -269,6 +196,8 @@ struct GroupSums {
     shares: Sums,
     sent: f64,
     lost: f64,
+    /// The longest of a flow.
+    gap: Option<Span>,
     completions: Completions,
     /// By class of size.
     classes: Vec<Completions>,
@@ -324,6 +253,7 @@ impl GroupSums {
         }
         self.sent += book.sent.gained();
         self.lost += book.lost.gained();
+        self.gap = self.gap.max(book.gap);
         if let Some(delays) = delays {
             self.delays.get_or_insert_default().merge(delays);
         }
@@ -363,6 +293,7 @@ impl GroupSums {
         if let Some(delays) = &self.delays {
             put_delays(delays, &mut put);
         }
+        put_gap(self.gap, &mut put);
         self.completions.close(&mut put);
         self.arrivals.close(put);
     }
@@ -382,6 +313,12 @@ fn put_delays(delays: &SpanDistribution, mut put: impl FnMut(Metric, f64)) {
             put(metric, value);
         }
         put(DELAY_MAX, summary.max);
+    }
+}
+
+fn put_gap(gap: Option<Span>, mut put: impl FnMut(Metric, f64)) {
+    if let Some(gap) = gap {
+        put(GAP, gap.as_secs_f64() * 1e3);
     }
 }
 
@@ -472,6 +409,7 @@ impl Closing<'_> {
         if let Some(marked) = book.marked {
             put(MARKS, marked.gained());
         }
+        put_gap(book.gap, &mut put);
         if let Some(delays) = self.counts.delays(self.number, index) {
             put_delays(&delays.times, &mut put);
             if let Some(jitter) = delays.jitter() {
