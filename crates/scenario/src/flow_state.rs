@@ -1,5 +1,6 @@
 //! The state of a flow's ends during a run.
 
+use recovery::Sending;
 use smallvec::SmallVec;
 use units::{Bytes, Span, Time};
 
@@ -321,6 +322,19 @@ pub(crate) fn subflow_state(built: &Built, ends: &Ends, index: usize) -> Subflow
         Agent::Pool(_) | Agent::UdpSource(_) | Agent::UdpSink(_) | Agent::Gateway(_) => {
             SubflowState::default()
         }
+    }
+}
+
+/// What the sender of a subflow does, and what it waits for, while the flow lives; `None` of UDP
+/// and of flows with a connection for each request.
+pub(crate) fn subflow_sending(built: &Built, ends: &Ends, index: usize) -> Option<Sending> {
+    living_state(built, ends)?;
+    let now = built.sim.now();
+    match sender(built, ends) {
+        AgentState::Live(Agent::Tcp(tcp)) => tcp.subflow_sending(now, index),
+        AgentState::Live(Agent::Sockets(sockets)) => sockets.connection_sending(now, index),
+        AgentState::Live(Agent::Ptcp(striped)) => striped.path_sending(now, index),
+        AgentState::Live(_) | AgentState::Planned { .. } | AgentState::Ended(_) => None,
     }
 }
 

@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use core::mem;
 
 use policy::cc::Controller;
+use recovery::Sending;
 use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::{Flags, Segment};
 
@@ -426,6 +427,13 @@ impl Endpoint {
     #[must_use]
     pub fn in_flight(&self) -> Bytes {
         self.sender.in_flight()
+    }
+
+    /// What its sender does, and what it waits for, by the last [`Endpoint::poll_send`]; `None`
+    /// unless the connection is open.
+    #[must_use]
+    pub fn sending<C: Controller + ?Sized>(&self, now: Time, cc: &C) -> Option<Sending> {
+        self.is_open().then(|| self.sender.sending(now, cc))
     }
 
     /// The smoothed round-trip time; `None` before the first sample.

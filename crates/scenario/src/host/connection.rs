@@ -2,6 +2,7 @@
 
 use netsim::{Out, Route};
 use policy::cc::Controller;
+use recovery::{SendLimit, Sending};
 use smallvec::SmallVec;
 use tcp::{Endpoint, Event, Transmit};
 use units::{Bytes, Span, SubflowId, Time};
@@ -118,6 +119,16 @@ impl Connection {
     #[must_use]
     pub fn subflow_window(&self, index: usize) -> Bytes {
         self.controller.allowance(id(index)).window
+    }
+
+    /// What the sender of one subflow does, and what it waits for; `None` unless it is open.
+    pub(crate) fn subflow_sending(&self, now: Time, index: usize) -> Option<Sending> {
+        let subflow = self.subflows.iter().nth(index)?;
+        let sending = subflow.endpoint.sending(now, self.controller.as_ref())?;
+        // What is written and not bound to a subflow waits for room in any window.
+        let waits = sending.limit == SendLimit::Application && self.backlog > Bytes::ZERO;
+        let limit = if waits { SendLimit::Window } else { sending.limit };
+        Some(Sending { limit, ..sending })
     }
 
     /// The largest smoothed RTT of its subflows.

@@ -3,6 +3,7 @@
 
 use netsim::Out;
 use policy::cc::Controller;
+use recovery::Sending;
 use tcp::Transmit;
 use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::Segment;
@@ -113,6 +114,13 @@ impl Sockets {
     /// The congestion window of one connection.
     pub(crate) fn connection_window(&self, index: usize) -> Bytes {
         self.each[index].controller.allowance(ONLY).window
+    }
+
+    /// What the sender of one connection does, and what it waits for; `None` unless it is open.
+    /// With all of its send buffer in flight there is nothing to send.
+    pub(crate) fn connection_sending(&self, now: Time, index: usize) -> Option<Sending> {
+        let Socket { controller, subflow } = self.each.get(index)?;
+        subflow.endpoint.sending(now, controller.as_ref())
     }
 
     /// The largest smoothed RTT of its connections.

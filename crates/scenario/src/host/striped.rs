@@ -3,6 +3,7 @@
 
 use netsim::{Out, Route};
 use ptcp::{Connection, Event};
+use recovery::Sending;
 use units::{Bytes, Span, SubflowId, Time};
 use wire::ptcp::Body;
 
@@ -177,6 +178,12 @@ impl Striped {
                 .any(|open| open == path)
                 .then(|| self.connection.bottleneck(path).map_or(0, |first| first.0 + 1)),
         }
+    }
+
+    /// What the sender of a path does, and what it waits for; `None` unless it is open.
+    pub(crate) fn path_sending(&self, now: Time, path: usize) -> Option<Sending> {
+        let path = SubflowId(u16::try_from(path).ok()?);
+        self.connection.path_sending(now, path)
     }
 
     /// The states of all paths.

@@ -32,10 +32,22 @@ pub enum TableKind {
 pub(super) type StoredRow<'a> = (Vec<Value>, Option<(&'a str, f64)>);
 
 /// The measures of the table of samples: name, unit, meaning.
-const SAMPLED: [(&str, &str, &str); 9] = [
+const SAMPLED: [(&str, &str, &str); 11] = [
     ("goodput", "Mbit/s", "payload that arrived since the sample before, each byte once"),
     ("window", "packets", "the sender's window, of all subflows together"),
     ("rtt", "ms", "the smoothed round-trip time, the largest of the subflows"),
+    (
+        "phase",
+        "",
+        "of a flow with one subflow, or of a subflow: 0 in slow start, 1 in congestion avoidance, \
+         2 while losses are repaired, 3 after a timeout",
+    ),
+    (
+        "limit",
+        "",
+        "of the same, what keeps its next packet back: 0 nothing to send, 1 the receiver's window, \
+         2 the congestion window, 3 the pace, 4 the packet scheduler",
+    ),
     ("throughput", "Mbit/s", "bytes that the link delivered since the sample before"),
     ("queue", "packets", "the backlog, the packet on the wire included"),
     (
@@ -252,6 +264,8 @@ fn write_samples(text: &mut String, scenario: &Scenario, series: &Series) {
             line(scope, name, "goodput", &data.goodput);
             line(scope, name, "window", &data.window);
             line(scope, name, "rtt", &data.rtt);
+            line(scope, name, "phase", &data.phase);
+            line(scope, name, "limit", &data.limit);
         };
         for (spec, data) in scenario.flows.iter().zip(&series.flows) {
             flow("flow", &spec.name, data);
