@@ -1,6 +1,7 @@
 //! Active queue management: dropping or marking packets before the queue is full, and the order of
-//! departures.
+//! departures; token buckets in front of a queue or behind it.
 
+mod bucket;
 mod codel;
 mod fifo;
 mod fq_codel;
@@ -10,6 +11,8 @@ mod step;
 
 use units::{Seed, Time};
 
+pub use bucket::Bucket;
+pub(crate) use bucket::BucketState;
 pub use codel::CoDel;
 pub(crate) use fifo::Fifo;
 pub use fq_codel::FqCoDel;
@@ -43,6 +46,11 @@ pub enum Aqm {
     FqCoDel(FqCoDel),
     /// ECN-capable packets are marked beyond a threshold, as DCTCP and L4S want it.
     Step(Threshold),
+    /// Packets for which there are no tokens are dropped on arrival, before the queue.
+    Policer(Bucket),
+    /// Packets wait in the queue until there are tokens for them. Those that are larger than the
+    /// bucket are dropped.
+    Shaper(Bucket),
 }
 
 impl Aqm {
@@ -50,7 +58,7 @@ impl Aqm {
     #[must_use]
     pub fn marks(&self) -> bool {
         match self {
-            Aqm::DropTail => false,
+            Aqm::DropTail | Aqm::Policer(_) | Aqm::Shaper(_) => false,
             Aqm::Red(red) => red.ecn,
             Aqm::Pie(pie) => pie.ecn,
             Aqm::CoDel(codel) => codel.ecn,
@@ -77,7 +85,9 @@ impl<P> Queue<P> {
     /// `seed` is that of the link's AQM stream.
     pub(crate) fn new(aqm: Aqm, seed: Seed) -> Queue<P> {
         match aqm {
-            Aqm::DropTail | Aqm::Red(_) | Aqm::Pie(_) => Queue::Fifo(Fifo::new()),
+            Aqm::DropTail | Aqm::Red(_) | Aqm::Pie(_) | Aqm::Policer(_) | Aqm::Shaper(_) => {
+                Queue::Fifo(Fifo::new())
+            }
             Aqm::CoDel(config) => {
                 Queue::CoDel { config, state: CoDelState::default(), fifo: Fifo::new() }
             }

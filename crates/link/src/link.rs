@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use units::{Bytes, Rate, Seed, Span, Time};
 
 use crate::amend::Amendment;
-use crate::aqm::{Aqm, PieState, RedState, Verdict};
+use crate::aqm::{Aqm, BucketState, PieState, RedState, Verdict};
 use crate::area::{QueueArea, QueueLevels};
 use crate::counters::{Counters, Tally};
 use crate::impairments::{Fate, Impairments};
@@ -44,6 +44,10 @@ struct Ingress {
 enum ArrivalManager {
     Red(RedState),
     Pie(PieState),
+    /// Before the queue.
+    Policer(BucketState),
+    /// Behind it: packets that are too large for this bucket never leave.
+    Shaper(BucketState),
 }
 
 impl Ingress {
@@ -54,6 +58,8 @@ impl Ingress {
         let manager = match profile.aqm {
             Aqm::Red(red) => Some(ArrivalManager::Red(RedState::new(red, profile.rate.base, seed))),
             Aqm::Pie(pie) => Some(ArrivalManager::Pie(PieState::new(pie, seed))),
+            Aqm::Policer(bucket) => Some(ArrivalManager::Policer(BucketState::new(bucket))),
+            Aqm::Shaper(bucket) => Some(ArrivalManager::Shaper(BucketState::new(bucket))),
             Aqm::DropTail | Aqm::CoDel(_) | Aqm::FqCoDel(_) | Aqm::Step(_) => None,
         };
         (impairments.is_random() || manager.is_some()).then_some(Ingress { impairments, manager })
@@ -184,7 +190,7 @@ impl<P> Link<P> {
     pub fn average_queue(&self) -> Option<f64> {
         match self.ingress.as_ref()?.manager.as_ref()? {
             ArrivalManager::Red(red) => Some(red.average()),
-            ArrivalManager::Pie(_) => None,
+            ArrivalManager::Pie(_) | ArrivalManager::Policer(_) | ArrivalManager::Shaper(_) => None,
         }
     }
 
@@ -193,7 +199,7 @@ impl<P> Link<P> {
     pub fn drop_probability(&self) -> Option<f64> {
         match self.ingress.as_ref()?.manager.as_ref()? {
             ArrivalManager::Pie(pie) => Some(pie.probability()),
-            ArrivalManager::Red(_) => None,
+            ArrivalManager::Red(_) | ArrivalManager::Policer(_) | ArrivalManager::Shaper(_) => None,
         }
     }
 
@@ -222,13 +228,14 @@ impl<P> Link<P> {
         Outcome::Queued
     }
 
-    /// The decision of RED or PIE about a packet: [`Outcome::Queued`] if it is marked, `None` if it
-    /// passes unchanged or there is neither.
+    /// The decision of RED, PIE or a token bucket about a packet: [`Outcome::Queued`] if it is
+    /// marked, `None` if it passes unchanged or there is none of them.
     fn judge(&mut self, now: Time, waiting: &Waiting<P>) -> Option<Outcome> {
         self.ingress.as_ref()?.manager.as_ref()?;
         let Tally { packets: length, bytes } = self.waiting();
         let has_room = self.fits(waiting.bytes);
         let free = self.transmitter.free();
+        let by_tokens = |passes| if passes { Verdict::Take } else { Verdict::Drop };
         let verdict = match self.ingress.as_mut()?.manager.as_mut()? {
             ArrivalManager::Red(red) => {
                 let idle = (length == 0).then(|| now.since(free));
@@ -240,6 +247,8 @@ impl<P> Link<P> {
                 verdict
             }
             ArrivalManager::Pie(pie) => pie.handle_arrival(bytes, waiting.is_ecn_capable),
+            ArrivalManager::Policer(bucket) => by_tokens(bucket.conforms(now, waiting.bytes)),
+            ArrivalManager::Shaper(bucket) => by_tokens(bucket.fits(waiting.bytes)),
         };
         if !has_room {
             self.ledger.counters.dropped_queue += 1;
@@ -294,7 +303,7 @@ impl<P> Link<P> {
     fn update_pie(&mut self, now: Time) {
         let due = |link: &Link<P>| match link.ingress.as_ref()?.manager.as_ref()? {
             ArrivalManager::Pie(pie) => Some(pie.due).filter(|due| *due <= now),
-            ArrivalManager::Red(_) => None,
+            ArrivalManager::Red(_) | ArrivalManager::Policer(_) | ArrivalManager::Shaper(_) => None,
         };
         while let Some(at) = due(self) {
             self.transmitter.advance(at, self.shared.profile(), &mut self.ledger);
@@ -338,7 +347,7 @@ impl<P: Clone> Link<P> {
         self.admit(now, Waiting { is_ecn_capable, flow, ..Waiting::new(now, bytes, packet) })
     }
 
-    /// Offers a packet to a link with random impairments, RED or PIE.
+    /// Offers a packet to a link with random impairments, RED, PIE or a token bucket.
     fn offer_at_ingress(&mut self, now: Time, offer: Offer, packet: P) -> Outcome {
         let Offer { bytes, is_ecn_capable, flow } = offer;
         let elapsed = self.transmitter.elapsed(now);
@@ -377,7 +386,7 @@ impl<P: Clone> Link<P> {
         outcome
     }
 
-    /// Admits a packet unless RED or PIE drops it.
+    /// Admits a packet unless RED, PIE or a token bucket drops it.
     fn admit_judged(&mut self, now: Time, mut waiting: Waiting<P>) -> Outcome {
         match self.judge(now, &waiting) {
             None => {}

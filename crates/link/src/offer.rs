@@ -20,7 +20,7 @@ pub enum Outcome {
     Queued,
     /// Dropped because the queue is full.
     DroppedQueue,
-    /// Dropped by AQM.
+    /// Dropped by AQM or a policer.
     DroppedAqm,
     /// Dropped by random loss.
     DroppedLoss,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use link::{
-    Aqm, Change, CoDel, Delivery, FqCoDel, Limit, Link, Offer, Outcome, Pie, Profile, Red,
+    Aqm, Bucket, Change, CoDel, Delivery, FqCoDel, Limit, Link, Offer, Outcome, Pie, Profile, Red,
     Threshold,
 };
 use proptest::prelude::*;
@@ -234,6 +234,10 @@ fn managed() -> impl Strategy<Value = Aqm> {
             ..CoDel::default()
         })
     };
+    let bucket = || {
+        (1..30u64, 1_500..20_000u64)
+            .prop_map(|(rate, burst)| Bucket { rate: Rate::mbit(rate), burst: Bytes(burst) })
+    };
     prop_oneof![
         Just(Aqm::DropTail),
         (0.0..10.0f64, 1.0..20.0f64, 0.001..1.0f64, any::<(bool, bool)>()).prop_map(
@@ -242,6 +246,8 @@ fn managed() -> impl Strategy<Value = Aqm> {
             }
         ),
         codel().prop_map(Aqm::CoDel),
+        bucket().prop_map(Aqm::Policer),
+        bucket().prop_map(Aqm::Shaper),
         (codel(), 1..5_000u64, 1..8u32).prop_map(|(codel, quantum, queues)| Aqm::FqCoDel(
             FqCoDel { codel, quantum: Bytes(quantum), queues }
         )),

@@ -156,6 +156,8 @@ fn the_losses_of_flows_are_those_of_their_link() {
         "aqm = { kind = \"red\" }",
         "aqm = { kind = \"codel\" }",
         "aqm = { kind = \"fq-codel\" }",
+        "aqm = { kind = \"policer\", rate = \"8 Mbit/s\", burst = \"9 kB\" }",
+        "aqm = { kind = \"shaper\", rate = \"8 Mbit/s\", burst = \"9 kB\" }",
         "blackout = [{ from = \"1.2 s\", to = \"1.5 s\" }]",
     ] {
         let udp = udp("u*", "6 Mbit/s", "count = 2");

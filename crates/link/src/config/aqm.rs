@@ -1,11 +1,11 @@
 //! The keys `aqm` and `jitter`.
 
-use units::{Bytes, Span};
+use units::{Bytes, Rate, Span};
 
 use super::error::{Problem, Result};
 use super::reader::{Section, Value};
 use super::values::{positive, queue};
-use crate::{Aqm, CoDel, FqCoDel, Jitter, Limit, Pie, Red, Spread, Threshold};
+use crate::{Aqm, Bucket, CoDel, FqCoDel, Jitter, Limit, Pie, Red, Spread, Threshold};
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -15,6 +15,8 @@ enum Kind {
     CoDel,
     FqCoDel,
     Step,
+    Policer,
+    Shaper,
 }
 
 const KINDS: &[(&str, Kind)] = &[
@@ -24,6 +26,8 @@ const KINDS: &[(&str, Kind)] = &[
     ("codel", Kind::CoDel),
     ("fq-codel", Kind::FqCoDel),
     ("step", Kind::Step),
+    ("policer", Kind::Policer),
+    ("shaper", Kind::Shaper),
 ];
 
 /// The packet size by which a limit in bytes is converted to packets.
@@ -41,6 +45,12 @@ pub(super) fn aqm(value: &Value<'_>, limit: Limit) -> Result<Aqm> {
             Kind::Step => {
                 return Err(value.error(Problem::Sense(
                     "wants a threshold: { kind = \"step\", threshold = \"65 packets\" }",
+                )));
+            }
+            Kind::Policer | Kind::Shaper => {
+                return Err(value.error(Problem::Sense(
+                    "wants a rate and a burst: { kind = \"policer\", rate = \"10 Mbit/s\", burst \
+                     = \"100 kB\" }",
                 )));
             }
         });
@@ -62,6 +72,8 @@ pub(super) fn aqm(value: &Value<'_>, limit: Limit) -> Result<Aqm> {
             section.allow(&["kind", "threshold"])?;
             threshold(&section.require("threshold")?).map(Aqm::Step)
         }
+        Kind::Policer => bucket(&section).map(Aqm::Policer),
+        Kind::Shaper => bucket(&section).map(Aqm::Shaper),
     }
 }
 
@@ -147,6 +159,20 @@ fn fq_codel_table(section: &Section<'_>) -> Result<FqCoDel> {
         quantum: section.get("quantum").map_or(Ok(usual.quantum), |value| size(&value))?,
         queues: section.get("queues").map_or(Ok(usual.queues), |value| queues(&value))?,
     })
+}
+
+fn bucket(section: &Section<'_>) -> Result<Bucket> {
+    section.allow(&["kind", "rate", "burst"])?;
+    let rate = section.require("rate")?;
+    let burst = section.require("burst")?;
+    let bucket = Bucket { rate: rate.quantity()?, burst: burst.quantity()? };
+    if bucket.rate == Rate::ZERO {
+        return Err(rate.error(Problem::Sense("wants more than nothing")));
+    }
+    if !(1..1 << 31).contains(&bucket.burst.0) {
+        return Err(burst.error(Problem::Sense("wants at least a packet, and less than 2 GiB")));
+    }
+    Ok(bucket)
 }
 
 /// `"65 packets"`, `"100 KiB"` or `"1 ms"`.
