@@ -60,7 +60,9 @@ impl Ingress {
             Aqm::Pie(pie) => Some(ArrivalManager::Pie(PieState::new(pie, seed))),
             Aqm::Policer(bucket) => Some(ArrivalManager::Policer(BucketState::new(bucket))),
             Aqm::Shaper(bucket) => Some(ArrivalManager::Shaper(BucketState::new(bucket))),
-            Aqm::DropTail | Aqm::CoDel(_) | Aqm::FqCoDel(_) | Aqm::Step(_) => None,
+            Aqm::DropTail | Aqm::CoDel(_) | Aqm::FqCoDel(_) | Aqm::Step(_) | Aqm::DualPi2(_) => {
+                None
+            }
         };
         (impairments.is_random() || manager.is_some()).then_some(Ingress { impairments, manager })
     }
@@ -325,12 +327,13 @@ impl<P: Clone> Link<P> {
     /// Offers a packet of `bytes` at `now` that is not ECN-capable and belongs to flow 0.
     #[inline]
     pub fn enqueue(&mut self, now: Time, bytes: Bytes, packet: P) -> Outcome {
-        self.offer(now, Offer { bytes, is_ecn_capable: false, flow: 0 }, packet)
+        let offer = Offer { bytes, is_ecn_capable: false, is_scalable: false, flow: 0 };
+        self.offer(now, offer, packet)
     }
 
     /// Offers a packet at `now`.
     pub fn offer(&mut self, now: Time, offer: Offer, packet: P) -> Outcome {
-        let Offer { bytes, is_ecn_capable, flow } = offer;
+        let Offer { bytes, is_ecn_capable, is_scalable, flow } = offer;
         self.advance(now);
         self.ledger.counters.offered += Tally::one(bytes);
         if self.is_black(now) {
@@ -344,12 +347,15 @@ impl<P: Clone> Link<P> {
         if self.ingress.is_some() {
             return self.offer_at_ingress(now, offer, packet);
         }
-        self.admit(now, Waiting { is_ecn_capable, flow, ..Waiting::new(now, bytes, packet) })
+        self.admit(
+            now,
+            Waiting { is_ecn_capable, is_scalable, flow, ..Waiting::new(now, bytes, packet) },
+        )
     }
 
     /// Offers a packet to a link with random impairments, RED, PIE or a token bucket.
     fn offer_at_ingress(&mut self, now: Time, offer: Offer, packet: P) -> Outcome {
-        let Offer { bytes, is_ecn_capable, flow } = offer;
+        let Offer { bytes, is_ecn_capable, is_scalable, flow } = offer;
         let elapsed = self.transmitter.elapsed(now);
         let fate = self
             .ingress
@@ -368,7 +374,8 @@ impl<P: Clone> Link<P> {
         };
         self.ledger.counters.corrupted += u64::from(fate.corrupted);
         let copy = fate.duplicated.then(|| packet.clone());
-        let plain = Waiting { is_ecn_capable, flow, ..Waiting::new(now, bytes, packet) };
+        let plain =
+            Waiting { is_ecn_capable, is_scalable, flow, ..Waiting::new(now, bytes, packet) };
         let outcome =
             self.admit_judged(now, Waiting { is_corrupted: fate.corrupted, extra_delay, ..plain });
         if let Some(packet) = copy {
@@ -377,7 +384,7 @@ impl<P: Clone> Link<P> {
             let copied = self.ledger.keeps_dropped().then(|| packet.clone());
             let fate = self.admit_judged(
                 now,
-                Waiting { is_ecn_capable, flow, ..Waiting::new(now, bytes, packet) },
+                Waiting { is_ecn_capable, is_scalable, flow, ..Waiting::new(now, bytes, packet) },
             );
             if let Some(copied) = copied.filter(|_| fate != Outcome::Queued) {
                 self.ledger.note_dropped(now, copied);

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use link::config::{Carry, Network, TCP_PAYLOAD_SHARE, Unreachable};
 use link::{
-    Aqm, Blackout, Bucket, Change, CoDel, Dated, FqCoDel, GilbertElliott, Jitter, Limit, Loss, Red,
-    Spread, Threshold,
+    Aqm, Blackout, Bucket, Change, CoDel, Dated, DualPi2, FqCoDel, GilbertElliott, Jitter, Limit,
+    Loss, Red, Spread, Threshold,
 };
 use units::{Bytes, Rate, Span};
 
@@ -122,6 +122,8 @@ fn errors_have_a_location_and_a_remedy() {
             "aqm = { kind = 'fq-codel', queues = 0 }",
             "link.wifi.aqm.queues: wants 1 to 65536 queues",
         ),
+        ("aqm = { kind = 'dualpi2', coupling = 0 }", "link.wifi.aqm.coupling: wants 0.1 to 100"),
+        ("aqm = { kind = 'dualpi2', ramp_to = '1 us' }", "aqm.ramp_to: `ramp_to` wants to be no"),
         ("aqm = 'policer'", "link.wifi.aqm: wants a rate and a burst"),
         ("aqm = { kind = 'shaper', rate = '1 Mbit/s' }", "link.wifi.aqm.burst: is missing"),
         ("aqm = { kind = 'policer', rate = '0 bit/s', burst = '1 kB' }", "aqm.rate: wants more"),
@@ -293,6 +295,23 @@ fn steps_are_read() {
     assert_eq!(threshold("65 packets"), backlog(Limit::Packets(65)));
     assert_eq!(threshold("100 KiB"), backlog(Limit::Bytes(Bytes::kib(100))));
     assert_eq!(threshold("1 ms"), Aqm::Step(Threshold::Sojourn(Span::from_millis(1))));
+}
+
+#[test]
+fn dual_queues_are_read() {
+    let up = |keys: &str| parse(keys).expect("all right").links.remove(0).up.profile.aqm;
+    assert_eq!(up("aqm = 'dualpi2'"), Aqm::DualPi2(DualPi2::default()));
+    let ms = Span::from_millis;
+    let keys = "target = '20 ms', longest_rtt = '60 ms', coupling = 1.5, ramp_from = '1 ms', \
+                ramp_to = '2 ms'";
+    let wanted = DualPi2 {
+        target: ms(20),
+        longest_rtt: ms(60),
+        coupling: 1.5,
+        ramp_from: ms(1),
+        ramp_to: ms(2),
+    };
+    assert_eq!(up(&format!("aqm = {{ kind = 'dualpi2', {keys} }}")), Aqm::DualPi2(wanted));
 }
 
 #[test]

@@ -25,6 +25,8 @@ pub struct Transmit {
     pub bytes: Bytes,
     /// Whether it is ECN-capable.
     pub is_ecn_capable: bool,
+    /// Whether it is so as a packet of a scalable congestion control: ECT(1) (RFC 9331).
+    pub is_scalable: bool,
 }
 
 /// An event for the application.
@@ -260,7 +262,9 @@ impl Endpoint {
         let segment = ack.into_segment(seq, len, flags, stamp_of(now));
         let bytes = config.headers + Bytes(u64::from(len));
         let has_data = len > 0 || flags.has(Flags::FIN);
-        let segment = put(Transmit { segment, bytes, is_ecn_capable: config.ecn && has_data });
+        let is_ecn_capable = config.ecn && has_data;
+        let is_scalable = is_ecn_capable && config.is_scalable;
+        let segment = put(Transmit { segment, bytes, is_ecn_capable, is_scalable });
         if ack.sack_count > 0 {
             let count = usize::from(segment.sack_count);
             self.receiver.write_blocks(&mut self.out_of_order, &mut segment.sack[..count]);
@@ -297,7 +301,8 @@ impl Endpoint {
                 stamp_of(now),
             )
         };
-        Some(Transmit { segment, bytes: config.headers, is_ecn_capable: false })
+        let bytes = config.headers;
+        Some(Transmit { segment, bytes, is_ecn_capable: false, is_scalable: false })
     }
 
     /// When to call [`Endpoint::handle_deadline`] and then [`Endpoint::poll_send`].

@@ -255,6 +255,6 @@ impl Sockets {
 /// The packet of a segment with a piece of a record.
 fn in_stream(connection: u32, piece: Piece, transmit: &Transmit) -> Packet {
     let bytes = u16::try_from(transmit.bytes.0).expect("the file's reader bounds the MSS");
-    let ecn = if transmit.is_ecn_capable { Ecn::Capable } else { Ecn::Incapable };
+    let ecn = Ecn::of(transmit);
     Packet::Record { connection, piece, bytes, ecn, header: Header::of(&transmit.segment) }
 }
