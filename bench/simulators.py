@@ -104,12 +104,12 @@ def over_seeds(seeds, task):
         return list(pool.map(task, range(1, seeds + 1)))
 
 
-def ours(scenario, seeds, *settings, jobs=None):
+def ours(scenario, seeds, *settings, jobs=None, flows=False):
     """Our measures by (window, scope, of, measure): a list with a value a seed. Of a class of sizes
-    `of` is the group and the class.
+    `of` is the group and the class. `flows`: also those of each flow that arrives.
     """
     with tempfile.TemporaryDirectory() as folder:
-        simulate(scenario, seeds, settings, folder, jobs)
+        simulate(scenario, seeds, settings, folder, jobs, *(["--tables", "flows"] * flows))
         return measures(folder)
 
 
@@ -167,12 +167,20 @@ def simulate(scenario, seeds, settings, folder, jobs, *options):
 
 def measures(folder):
     found = {}
-    with open(pathlib.Path(folder) / "measures.csv", newline="") as table:
-        for row in csv.DictReader(table):
-            of = (row["of"], row["size_class"]) if row["scope"] == "class" else row["of"]
-            key = (row["window"], row["scope"], of, row["measure"])
-            found.setdefault(key, []).append(float(row["value"]))
+    for row in rows(folder):
+        of = (row["of"], row["size_class"]) if row["scope"] == "class" else row["of"]
+        key = (row["window"], row["scope"], of, row["measure"])
+        found.setdefault(key, []).append(float(row["value"]))
     return found
+
+
+def rows(folder):
+    """The rows of the measures, and of those of flows that arrive if they were asked for."""
+    for name in ("measures.csv", "flows.csv"):
+        path = pathlib.Path(folder) / name
+        if name == "measures.csv" or path.exists():
+            with open(path, newline="") as table:
+                yield from csv.DictReader(table)
 
 
 def starts(scenario, seed, *settings):

@@ -171,6 +171,7 @@ impl Forward for Engine {
         let offer = Offer {
             bytes: Bytes(data.len() as u64),
             is_ecn_capable: wire::ip::is_ecn_capable(data),
+            is_scalable: wire::ip::is_scalable(data),
             flow: view.as_ref().map_or(0, View::flow),
         };
         self.pipes[through].link.offer(now, offer, carried);

@@ -60,6 +60,7 @@ impl<T: Clone> Fabric<T> {
         let offer = Offer {
             bytes: Bytes(parcel.data.len() as u64),
             is_ecn_capable: wire::ip::is_ecn_capable(&parcel.data),
+            is_scalable: wire::ip::is_scalable(&parcel.data),
             flow: parcel.flow,
         };
         self.links[index].offer(now, offer, parcel);

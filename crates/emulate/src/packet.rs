@@ -111,7 +111,7 @@ pub(crate) fn corrupt(packet: &mut [u8]) -> bool {
 pub(crate) mod tests {
     use etherparse::PacketBuilder;
 
-    use wire::ip::{is_ecn_capable, mark};
+    use wire::ip::{is_ecn_capable, is_scalable, mark};
 
     use super::*;
 
@@ -214,6 +214,8 @@ pub(crate) mod tests {
             .write(&mut packet, b"data")
             .expect("a vector takes anything");
             assert_eq!(is_ecn_capable(&packet), ecn != etherparse::IpEcn::ZERO);
+            let is_odd = [etherparse::IpEcn::ONE, etherparse::IpEcn::THREE].contains(&ecn);
+            assert_eq!(is_scalable(&packet), is_odd);
             mark(&mut packet);
             let sliced = SlicedPacket::from_ip(&packet).expect("an IP packet");
             let Some(NetSlice::Ipv4(ip)) = sliced.net else { panic!("IPv4") };

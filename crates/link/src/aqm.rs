@@ -1,7 +1,9 @@
 //! Active queue management: dropping or marking packets before the queue is full, and the order of
-//! departures.
+//! departures; token buckets in front of a queue or behind it.
 
+mod bucket;
 mod codel;
+mod dual;
 mod fifo;
 mod fq_codel;
 mod pie;
@@ -10,7 +12,10 @@ mod step;
 
 use units::{Seed, Time};
 
+pub use bucket::Bucket;
+pub(crate) use bucket::BucketState;
 pub use codel::CoDel;
+pub use dual::DualPi2;
 pub(crate) use fifo::Fifo;
 pub use fq_codel::FqCoDel;
 pub use pie::Pie;
@@ -24,6 +29,7 @@ use crate::ledger::Ledger;
 use crate::limit::Limit;
 use crate::offer::Waiting;
 use codel::CoDelState;
+use dual::DualQueue;
 use fq_codel::FairQueue;
 
 /// The management of a queue. The [limit](Limit) of the queue applies in addition.
@@ -43,6 +49,14 @@ pub enum Aqm {
     FqCoDel(FqCoDel),
     /// ECN-capable packets are marked beyond a threshold, as DCTCP and L4S want it.
     Step(Threshold),
+    /// A queue for packets of scalable congestion controls beside one for all others, with coupled
+    /// marks and drops (RFC 9332).
+    DualPi2(DualPi2),
+    /// Packets for which there are no tokens are dropped on arrival, before the queue.
+    Policer(Bucket),
+    /// Packets wait in the queue until there are tokens for them. Those that are larger than the
+    /// bucket are dropped.
+    Shaper(Bucket),
 }
 
 impl Aqm {
@@ -50,12 +64,12 @@ impl Aqm {
     #[must_use]
     pub fn marks(&self) -> bool {
         match self {
-            Aqm::DropTail => false,
+            Aqm::DropTail | Aqm::Policer(_) | Aqm::Shaper(_) => false,
             Aqm::Red(red) => red.ecn,
             Aqm::Pie(pie) => pie.ecn,
             Aqm::CoDel(codel) => codel.ecn,
             Aqm::FqCoDel(fair) => fair.codel.ecn,
-            Aqm::Step(_) => true,
+            Aqm::Step(_) | Aqm::DualPi2(_) => true,
         }
     }
 }
@@ -71,18 +85,23 @@ pub(crate) enum Queue<P> {
     Fair(FairQueue<P>),
     /// First in, first out, with marks beyond a threshold.
     Step { threshold: Threshold, fifo: Fifo<P> },
+    /// Two, by their congestion control.
+    Dual(DualQueue<P>),
 }
 
 impl<P> Queue<P> {
     /// `seed` is that of the link's AQM stream.
     pub(crate) fn new(aqm: Aqm, seed: Seed) -> Queue<P> {
         match aqm {
-            Aqm::DropTail | Aqm::Red(_) | Aqm::Pie(_) => Queue::Fifo(Fifo::new()),
+            Aqm::DropTail | Aqm::Red(_) | Aqm::Pie(_) | Aqm::Policer(_) | Aqm::Shaper(_) => {
+                Queue::Fifo(Fifo::new())
+            }
             Aqm::CoDel(config) => {
                 Queue::CoDel { config, state: CoDelState::default(), fifo: Fifo::new() }
             }
             Aqm::FqCoDel(config) => Queue::Fair(FairQueue::new(config, seed)),
             Aqm::Step(threshold) => Queue::Step { threshold, fifo: Fifo::new() },
+            Aqm::DualPi2(config) => Queue::Dual(DualQueue::new(config)),
         }
     }
 
@@ -90,6 +109,7 @@ impl<P> Queue<P> {
         match self {
             Queue::Fifo(fifo) | Queue::CoDel { fifo, .. } => fifo.push(waiting),
             Queue::Fair(fair) => fair.push(waiting),
+            Queue::Dual(dual) => dual.push(waiting),
             Queue::Step { threshold, fifo } => threshold.push(waiting, fifo, counters),
         }
     }
@@ -100,6 +120,7 @@ impl<P> Queue<P> {
             Queue::Fifo(fifo) => fifo.pop(),
             Queue::CoDel { config, state, fifo } => state.pop(now, config, fifo, ledger),
             Queue::Fair(fair) => fair.pop(now, ledger),
+            Queue::Dual(dual) => dual.pop(now, ledger),
             Queue::Step { threshold, fifo } => threshold.pop(now, fifo, &mut ledger.counters),
         }
     }
@@ -121,7 +142,7 @@ impl<P> Queue<P> {
     ) -> bool {
         match self {
             Queue::Fair(fair) => fair.shed(now, limit, elsewhere, flow, ledger),
-            Queue::Fifo(_) | Queue::CoDel { .. } | Queue::Step { .. } => false,
+            Queue::Fifo(_) | Queue::CoDel { .. } | Queue::Step { .. } | Queue::Dual(_) => false,
         }
     }
 
@@ -131,6 +152,7 @@ impl<P> Queue<P> {
                 fifo.tally()
             }
             Queue::Fair(fair) => fair.tally(),
+            Queue::Dual(dual) => dual.tally(),
         }
     }
 }

@@ -49,7 +49,7 @@ pub struct Counters {
     pub max_queue: Bytes,
     /// Dropped by a full queue, on arrival or, by FQ-CoDel, from the front.
     pub dropped_queue: u64,
-    /// Dropped by AQM, on arrival or on departure from the queue.
+    /// Dropped by AQM or a policer, on arrival or on departure from the queue.
     pub dropped_aqm: u64,
     /// Marked by AQM, packets that are lost later included.
     pub marked: u64,

@@ -50,7 +50,7 @@ mod varying;
 mod wire;
 
 pub use amend::Amendment;
-pub use aqm::{Aqm, CoDel, FqCoDel, Pie, Red, Threshold};
+pub use aqm::{Aqm, Bucket, CoDel, DualPi2, FqCoDel, Pie, Red, Threshold};
 pub use area::{QueueArea, QueueLevels};
 pub use counters::{Counters, Tally};
 pub use dated::Dated;

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use units::{Bytes, Rate, Seed, Span, Time};
 
 use crate::amend::Amendment;
-use crate::aqm::{Aqm, PieState, RedState, Verdict};
+use crate::aqm::{Aqm, BucketState, PieState, RedState, Verdict};
 use crate::area::{QueueArea, QueueLevels};
 use crate::counters::{Counters, Tally};
 use crate::impairments::{Fate, Impairments};
@@ -44,6 +44,10 @@ struct Ingress {
 enum ArrivalManager {
     Red(RedState),
     Pie(PieState),
+    /// Before the queue.
+    Policer(BucketState),
+    /// Behind it: packets that are too large for this bucket never leave.
+    Shaper(BucketState),
 }
 
 impl Ingress {
@@ -54,7 +58,11 @@ impl Ingress {
         let manager = match profile.aqm {
             Aqm::Red(red) => Some(ArrivalManager::Red(RedState::new(red, profile.rate.base, seed))),
             Aqm::Pie(pie) => Some(ArrivalManager::Pie(PieState::new(pie, seed))),
-            Aqm::DropTail | Aqm::CoDel(_) | Aqm::FqCoDel(_) | Aqm::Step(_) => None,
+            Aqm::Policer(bucket) => Some(ArrivalManager::Policer(BucketState::new(bucket))),
+            Aqm::Shaper(bucket) => Some(ArrivalManager::Shaper(BucketState::new(bucket))),
+            Aqm::DropTail | Aqm::CoDel(_) | Aqm::FqCoDel(_) | Aqm::Step(_) | Aqm::DualPi2(_) => {
+                None
+            }
         };
         (impairments.is_random() || manager.is_some()).then_some(Ingress { impairments, manager })
     }
@@ -184,7 +192,7 @@ impl<P> Link<P> {
     pub fn average_queue(&self) -> Option<f64> {
         match self.ingress.as_ref()?.manager.as_ref()? {
             ArrivalManager::Red(red) => Some(red.average()),
-            ArrivalManager::Pie(_) => None,
+            ArrivalManager::Pie(_) | ArrivalManager::Policer(_) | ArrivalManager::Shaper(_) => None,
         }
     }
 
@@ -193,7 +201,7 @@ impl<P> Link<P> {
     pub fn drop_probability(&self) -> Option<f64> {
         match self.ingress.as_ref()?.manager.as_ref()? {
             ArrivalManager::Pie(pie) => Some(pie.probability()),
-            ArrivalManager::Red(_) => None,
+            ArrivalManager::Red(_) | ArrivalManager::Policer(_) | ArrivalManager::Shaper(_) => None,
         }
     }
 
@@ -222,13 +230,14 @@ impl<P> Link<P> {
         Outcome::Queued
     }
 
-    /// The decision of RED or PIE about a packet: [`Outcome::Queued`] if it is marked, `None` if it
-    /// passes unchanged or there is neither.
+    /// The decision of RED, PIE or a token bucket about a packet: [`Outcome::Queued`] if it is
+    /// marked, `None` if it passes unchanged or there is none of them.
     fn judge(&mut self, now: Time, waiting: &Waiting<P>) -> Option<Outcome> {
         self.ingress.as_ref()?.manager.as_ref()?;
         let Tally { packets: length, bytes } = self.waiting();
         let has_room = self.fits(waiting.bytes);
         let free = self.transmitter.free();
+        let by_tokens = |passes| if passes { Verdict::Take } else { Verdict::Drop };
         let verdict = match self.ingress.as_mut()?.manager.as_mut()? {
             ArrivalManager::Red(red) => {
                 let idle = (length == 0).then(|| now.since(free));
@@ -240,6 +249,8 @@ impl<P> Link<P> {
                 verdict
             }
             ArrivalManager::Pie(pie) => pie.handle_arrival(bytes, waiting.is_ecn_capable),
+            ArrivalManager::Policer(bucket) => by_tokens(bucket.conforms(now, waiting.bytes)),
+            ArrivalManager::Shaper(bucket) => by_tokens(bucket.fits(waiting.bytes)),
         };
         if !has_room {
             self.ledger.counters.dropped_queue += 1;
@@ -294,7 +305,7 @@ impl<P> Link<P> {
     fn update_pie(&mut self, now: Time) {
         let due = |link: &Link<P>| match link.ingress.as_ref()?.manager.as_ref()? {
             ArrivalManager::Pie(pie) => Some(pie.due).filter(|due| *due <= now),
-            ArrivalManager::Red(_) => None,
+            ArrivalManager::Red(_) | ArrivalManager::Policer(_) | ArrivalManager::Shaper(_) => None,
         };
         while let Some(at) = due(self) {
             self.transmitter.advance(at, self.shared.profile(), &mut self.ledger);
@@ -316,12 +327,13 @@ impl<P: Clone> Link<P> {
     /// Offers a packet of `bytes` at `now` that is not ECN-capable and belongs to flow 0.
     #[inline]
     pub fn enqueue(&mut self, now: Time, bytes: Bytes, packet: P) -> Outcome {
-        self.offer(now, Offer { bytes, is_ecn_capable: false, flow: 0 }, packet)
+        let offer = Offer { bytes, is_ecn_capable: false, is_scalable: false, flow: 0 };
+        self.offer(now, offer, packet)
     }
 
     /// Offers a packet at `now`.
     pub fn offer(&mut self, now: Time, offer: Offer, packet: P) -> Outcome {
-        let Offer { bytes, is_ecn_capable, flow } = offer;
+        let Offer { bytes, is_ecn_capable, is_scalable, flow } = offer;
         self.advance(now);
         self.ledger.counters.offered += Tally::one(bytes);
         if self.is_black(now) {
@@ -335,12 +347,15 @@ impl<P: Clone> Link<P> {
         if self.ingress.is_some() {
             return self.offer_at_ingress(now, offer, packet);
         }
-        self.admit(now, Waiting { is_ecn_capable, flow, ..Waiting::new(now, bytes, packet) })
+        self.admit(
+            now,
+            Waiting { is_ecn_capable, is_scalable, flow, ..Waiting::new(now, bytes, packet) },
+        )
     }
 
-    /// Offers a packet to a link with random impairments, RED or PIE.
+    /// Offers a packet to a link with random impairments, RED, PIE or a token bucket.
     fn offer_at_ingress(&mut self, now: Time, offer: Offer, packet: P) -> Outcome {
-        let Offer { bytes, is_ecn_capable, flow } = offer;
+        let Offer { bytes, is_ecn_capable, is_scalable, flow } = offer;
         let elapsed = self.transmitter.elapsed(now);
         let fate = self
             .ingress
@@ -359,7 +374,8 @@ impl<P: Clone> Link<P> {
         };
         self.ledger.counters.corrupted += u64::from(fate.corrupted);
         let copy = fate.duplicated.then(|| packet.clone());
-        let plain = Waiting { is_ecn_capable, flow, ..Waiting::new(now, bytes, packet) };
+        let plain =
+            Waiting { is_ecn_capable, is_scalable, flow, ..Waiting::new(now, bytes, packet) };
         let outcome =
             self.admit_judged(now, Waiting { is_corrupted: fate.corrupted, extra_delay, ..plain });
         if let Some(packet) = copy {
@@ -368,7 +384,7 @@ impl<P: Clone> Link<P> {
             let copied = self.ledger.keeps_dropped().then(|| packet.clone());
             let fate = self.admit_judged(
                 now,
-                Waiting { is_ecn_capable, flow, ..Waiting::new(now, bytes, packet) },
+                Waiting { is_ecn_capable, is_scalable, flow, ..Waiting::new(now, bytes, packet) },
             );
             if let Some(copied) = copied.filter(|_| fate != Outcome::Queued) {
                 self.ledger.note_dropped(now, copied);
@@ -377,7 +393,7 @@ impl<P: Clone> Link<P> {
         outcome
     }
 
-    /// Admits a packet unless RED or PIE drops it.
+    /// Admits a packet unless RED, PIE or a token bucket drops it.
     fn admit_judged(&mut self, now: Time, mut waiting: Waiting<P>) -> Outcome {
         match self.judge(now, &waiting) {
             None => {}

@@ -9,6 +9,9 @@ pub struct Offer {
     pub bytes: Bytes,
     /// Whether it can be marked instead of dropped (ECT, RFC 3168).
     pub is_ecn_capable: bool,
+    /// Whether it is ECN-capable and of a scalable congestion control, or marked already: ECT(1) or
+    /// CE (RFC 9331).
+    pub is_scalable: bool,
     /// Its flow, for queues that separate flows. Any numbers will do.
     pub flow: u64,
 }
@@ -20,7 +23,7 @@ pub enum Outcome {
     Queued,
     /// Dropped because the queue is full.
     DroppedQueue,
-    /// Dropped by AQM.
+    /// Dropped by AQM or a policer.
     DroppedAqm,
     /// Dropped by random loss.
     DroppedLoss,
@@ -50,11 +53,13 @@ pub struct Delivery<P> {
 
 /// A packet in the queue.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent properties of a packet")]
 pub(crate) struct Waiting<P> {
     pub(crate) bytes: Bytes,
     pub(crate) is_corrupted: bool,
     pub(crate) is_marked: bool,
     pub(crate) is_ecn_capable: bool,
+    pub(crate) is_scalable: bool,
     pub(crate) extra_delay: Span,
     pub(crate) flow: u64,
     /// The time of its arrival at the queue.
@@ -71,6 +76,7 @@ impl<P> Waiting<P> {
             is_corrupted: false,
             is_marked: false,
             is_ecn_capable: false,
+            is_scalable: false,
             extra_delay: Span::ZERO,
             flow: 0,
             since: now,

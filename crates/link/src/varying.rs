@@ -1,12 +1,13 @@
 //! The general transmitter: changing rates, blackouts, reordering, and queues that decide on
 //! packets as they leave.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 
 use units::{Bytes, Rate, Seed, Span, Time};
 
-use crate::aqm::Queue;
+use crate::aqm::{Aqm, BucketState, Queue};
 use crate::area::{AreaClock, QueueArea, QueueLevels};
 use crate::counters::Tally;
 use crate::jitter::JitterState;
@@ -26,7 +27,8 @@ pub(crate) struct Varying<P> {
     queue: Queue<P>,
     /// The packet on the wire. `None` only if the queue is empty, or with delivery opportunities.
     serving: Option<Waiting<P>>,
-    /// The begin of its transmission. Not kept with delivery opportunities.
+    /// The begin of its transmission; of a shaper, it may wait for its tokens until then. Not kept
+    /// with delivery opportunities.
     began: Time,
     /// The departure of `serving`; `None` if the rate stays zero, or there is no packet. With
     /// delivery opportunities: the next one, if there is a backlog.
@@ -38,6 +40,8 @@ pub(crate) struct Varying<P> {
     /// Unused capacity of the last nanosecond of the packet before, in units of [`WORK_PER_BYTE`].
     credit: u64,
     opportunities: Option<OpportunityCursor>,
+    /// The tokens of a shaper. Not used with delivery opportunities.
+    shaper: Option<Box<BucketState>>,
     jitter: Option<JitterState>,
     /// The arrival of the last packet, where the delay changes: none comes before it.
     last_arrival: Time,
@@ -91,6 +95,10 @@ impl<P> Varying<P> {
             needed: 0,
             credit: 0,
             opportunities: profile.rate.opportunities.as_ref().map(cursor),
+            shaper: match profile.aqm {
+                Aqm::Shaper(bucket) => Some(Box::new(BucketState::new(bucket))),
+                _ => None,
+            },
             jitter: profile.jitter.map(|jitter| JitterState::new(jitter, seed.stream("jitter"))),
             last_arrival: Time::ZERO,
             flying: VecDeque::new(),
@@ -148,6 +156,14 @@ impl<P> Varying<P> {
     /// on a wire: all wait until they leave.
     fn note_area(&mut self, now: Time) -> QueueArea {
         let waits = if self.opportunities.is_some() { self.waiting() } else { self.queue.tally() };
+        if self.shaper.is_some() && self.serving.is_some() {
+            // Until its tokens are there, the first packet waits too.
+            let all = self.waiting();
+            if now < self.began {
+                return self.area.advance(now, all);
+            }
+            self.area.advance(self.began, all);
+        }
         self.area.advance(now, waits)
     }
 
@@ -260,6 +276,10 @@ impl<P> Varying<P> {
             if self.opportunities.is_some() {
                 self.use_opportunity(at, profile, ledger);
             } else {
+                if self.shaper.is_some() {
+                    // While it is known that this packet has waited for its tokens.
+                    self.note_area(at);
+                }
                 self.leave(at, profile, ledger);
                 self.serve(at, ledger);
             }
@@ -327,12 +347,19 @@ impl<P> Varying<P> {
     fn serve(&mut self, now: Time, ledger: &mut Ledger<P>) {
         self.note_area(now);
         self.serving = self.queue.pop(now, ledger);
-        if self.serving.is_some() {
-            self.began = now;
-            self.transmit(now);
-        } else {
+        let Some(serving) = &self.serving else {
             self.departure = None;
+            return;
+        };
+        self.began = match &mut self.shaper {
+            Some(shaper) => shaper.admit(now, serving.bytes),
+            None => now,
+        };
+        if self.began > now {
+            // The wire was idle meanwhile.
+            self.credit = 0;
         }
+        self.transmit(self.began);
     }
 
     /// Computes the exact departure of the packet that is on the wire from `now` on, through all

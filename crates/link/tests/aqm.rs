@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use link::{
-    Aqm, Change, CoDel, Delivery, FqCoDel, Limit, Link, Offer, Outcome, Pie, Profile, Red,
-    Threshold,
+    Aqm, Bucket, Change, CoDel, Delivery, DualPi2, FqCoDel, Limit, Link, Offer, Outcome, Pie,
+    Profile, Red, Threshold,
 };
 use proptest::prelude::*;
 use units::{Bytes, Rate, Seed, Span, Time};
@@ -26,7 +26,7 @@ impl Random {
 }
 
 fn offer(bytes: u64, flow: u64, is_ecn_capable: bool) -> Offer {
-    Offer { bytes: Bytes(bytes), is_ecn_capable, flow }
+    Offer { bytes: Bytes(bytes), is_ecn_capable, is_scalable: false, flow }
 }
 
 fn at(millis: u64) -> Time {
@@ -234,6 +234,10 @@ fn managed() -> impl Strategy<Value = Aqm> {
             ..CoDel::default()
         })
     };
+    let bucket = || {
+        (1..30u64, 1_500..20_000u64)
+            .prop_map(|(rate, burst)| Bucket { rate: Rate::mbit(rate), burst: Bytes(burst) })
+    };
     prop_oneof![
         Just(Aqm::DropTail),
         (0.0..10.0f64, 1.0..20.0f64, 0.001..1.0f64, any::<(bool, bool)>()).prop_map(
@@ -242,6 +246,9 @@ fn managed() -> impl Strategy<Value = Aqm> {
             }
         ),
         codel().prop_map(Aqm::CoDel),
+        Just(Aqm::DualPi2(DualPi2::default())),
+        bucket().prop_map(Aqm::Policer),
+        bucket().prop_map(Aqm::Shaper),
         (codel(), 1..5_000u64, 1..8u32).prop_map(|(codel, quantum, queues)| Aqm::FqCoDel(
             FqCoDel { codel, quantum: Bytes(quantum), queues }
         )),
@@ -430,4 +437,44 @@ fn pie_marks_up_to_a_tenth() {
     let ecn = Pie { ecn: true, ..Pie::default() };
     let (_, dropped, marked) = pie_under_load(ecn, 1.3);
     assert!(dropped > 0.2 && marked < 0.05, "{dropped} {marked}");
+}
+
+/// Poisson arrivals that answer to nothing, a fifth of them scalable, at 1.1 times the rate: the
+/// classic queue is held at its target, and the coupled probabilities stand as RFC 9332, equation
+/// 1, has them.
+#[test]
+fn a_dual_queue_couples_its_marks_to_the_classic_drops() {
+    let mut link = Link::new(profile(Aqm::DualPi2(DualPi2::default())), Seed(1));
+    let (mut random, mut now) = (Random(5), Time::ZERO);
+    let (mut sent, mut passed, mut marked) = ([0_u32; 2], [0_u32; 2], 0_u32);
+    let mut waits: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
+    while now < at(200_000) {
+        now += random.gap(Span::from_micros(909));
+        let is_scalable = random.unit() < 0.2;
+        for delivery in arrived(&mut link, now) {
+            let is_scalable: bool = delivery.packet;
+            if now > at(50_000) {
+                passed[usize::from(is_scalable)] += 1;
+                marked += u32::from(delivery.is_marked);
+                waits[usize::from(is_scalable)].push(delivery.waited.as_secs_f64());
+            }
+        }
+        sent[usize::from(is_scalable)] += u32::from(now > at(50_000));
+        let offer = Offer { is_scalable, ..offer(1_500, 0, is_scalable) };
+        link.offer(now, offer, is_scalable);
+    }
+    let mean = |waits: &[f64]| {
+        waits.iter().sum::<f64>() / f64::from(u32::try_from(waits.len()).unwrap_or(1))
+    };
+    let [classic, low] = [mean(&waits[0]), mean(&waits[1])];
+    assert!((classic / 0.015 - 1.0).abs() < 0.1, "{classic}");
+    assert!(low < 0.002, "{low}");
+    let dropped = 1.0 - f64::from(passed[0]) / f64::from(sent[0]);
+    let marks = f64::from(marked) / f64::from(passed[1]);
+    // Bursts and pauses of arrivals that answer to nothing leave it without a packet now and then.
+    let carried = f64::from(passed[0] + passed[1]) / 150_000.0;
+    assert!((0.97..1.001).contains(&carried), "{carried} of the rate");
+    // The ramp adds few marks.
+    let coupled = 2.0 * dropped.sqrt();
+    assert!((marks / coupled - 1.0).abs() < 0.03, "{marks}, not {coupled}");
 }

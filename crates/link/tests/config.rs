@@ -5,8 +5,8 @@ use std::path::Path;
 
 use link::config::{Carry, Network, TCP_PAYLOAD_SHARE, Unreachable};
 use link::{
-    Aqm, Blackout, Change, CoDel, Dated, FqCoDel, GilbertElliott, Jitter, Limit, Loss, Red, Spread,
-    Threshold,
+    Aqm, Blackout, Bucket, Change, CoDel, Dated, DualPi2, FqCoDel, GilbertElliott, Jitter, Limit,
+    Loss, Red, Spread, Threshold,
 };
 use units::{Bytes, Rate, Span};
 
@@ -121,6 +121,15 @@ fn errors_have_a_location_and_a_remedy() {
         (
             "aqm = { kind = 'fq-codel', queues = 0 }",
             "link.wifi.aqm.queues: wants 1 to 65536 queues",
+        ),
+        ("aqm = { kind = 'dualpi2', coupling = 0 }", "link.wifi.aqm.coupling: wants 0.1 to 100"),
+        ("aqm = { kind = 'dualpi2', ramp_to = '1 us' }", "aqm.ramp_to: `ramp_to` wants to be no"),
+        ("aqm = 'policer'", "link.wifi.aqm: wants a rate and a burst"),
+        ("aqm = { kind = 'shaper', rate = '1 Mbit/s' }", "link.wifi.aqm.burst: is missing"),
+        ("aqm = { kind = 'policer', rate = '0 bit/s', burst = '1 kB' }", "aqm.rate: wants more"),
+        (
+            "aqm = { kind = 'policer', rate = '1 Mbit/s', burst = '3 GB' }",
+            "link.wifi.aqm.burst: wants at least a packet, and less than 2 GiB",
         ),
         ("jitter = 3", "link.wifi.jitter: wants a string with a number and a unit, not integer"),
         ("jitter = { reorder = true }", "link.wifi.jitter.most: is missing"),
@@ -289,6 +298,33 @@ fn steps_are_read() {
 }
 
 #[test]
+fn dual_queues_are_read() {
+    let up = |keys: &str| parse(keys).expect("all right").links.remove(0).up.profile.aqm;
+    assert_eq!(up("aqm = 'dualpi2'"), Aqm::DualPi2(DualPi2::default()));
+    let ms = Span::from_millis;
+    let keys = "target = '20 ms', longest_rtt = '60 ms', coupling = 1.5, ramp_from = '1 ms', \
+                ramp_to = '2 ms'";
+    let wanted = DualPi2 {
+        target: ms(20),
+        longest_rtt: ms(60),
+        coupling: 1.5,
+        ramp_from: ms(1),
+        ramp_to: ms(2),
+    };
+    assert_eq!(up(&format!("aqm = {{ kind = 'dualpi2', {keys} }}")), Aqm::DualPi2(wanted));
+}
+
+#[test]
+fn token_buckets_are_read() {
+    let up = |kind: &str| {
+        let keys = format!("aqm = {{ kind = '{kind}', rate = '10 Mbit/s', burst = '64 KiB' }}");
+        parse(&keys).expect("all right").links.remove(0).up.profile.aqm
+    };
+    let bucket = Bucket { rate: Rate::mbit(10), burst: Bytes::kib(64) };
+    assert_eq!((up("policer"), up("shaper")), (Aqm::Policer(bucket), Aqm::Shaper(bucket)));
+}
+
+#[test]
 fn traces_are_read_from_beside_the_network() {
     let folder = std::env::temp_dir().join(format!("anabranch-trace-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
@@ -340,6 +376,11 @@ fn traces_are_read_from_beside_the_network() {
     assert_eq!(up.delays, [Dated { at: ms(5_000), value: ms(70) }]);
     assert_eq!((down.delay, down.delays, down.loss), (ms(3), vec![], Loss::None));
     for (keys, wanted) in [
+        (
+            "trace = 'cell.txt'\ndelay = '5 ms'\naqm = { kind = 'shaper', rate = '1 Mbit/s', burst \
+             = '9 kB' }",
+            "link.cell.aqm: is a shaper, which has no meaning for a `trace`",
+        ),
         ("trace = 'walk.txt'\ndelay = '5 ms'", "link.cell.delay: stands beside a `trace`"),
         ("trace = 'walk.txt'\nloss = 0", "link.cell.loss: stands beside a `trace`"),
         ("trace = 'cell.txt'", "link.cell.delay: is missing"),

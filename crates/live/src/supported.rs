@@ -21,6 +21,9 @@ pub(crate) fn check(scenario: &Scenario) -> Result<()> {
     if scenario.measures_delay {
         return Err(PlanError::Measure("delay"));
     }
+    if scenario.measures_gaps {
+        return Err(PlanError::Measure("gap"));
+    }
     Ok(())
 }
 
@@ -81,6 +84,7 @@ fn endpoint(flow: &FlowSpec, config: &TcpConfig) -> Result<()> {
         ("tcp.detection", config.detection != Detection::Rack),
         ("tcp.rate_reduction", config.rate_reduction != usual.rate_reduction),
         ("tcp.timestamps", config.timestamps != usual.timestamps),
+        ("tcp.ecn", config.is_scalable),
     ];
     match differs.into_iter().find(|(_, differs)| *differs) {
         Some((key, _)) => refuse(flow, key, "the kernel's TCP has its own value; leave it out"),

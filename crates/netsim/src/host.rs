@@ -20,6 +20,11 @@ pub trait Packet: Clone {
         false
     }
 
+    /// Whether it is of a scalable congestion control, or marked: ECT(1) or CE (RFC 9331).
+    fn is_scalable(&self) -> bool {
+        false
+    }
+
     /// Marks it: congestion experienced (CE, RFC 3168). Called at the far end of the link whose
     /// queue decided to mark, before the packet is traced or delivered.
     fn mark(&mut self) {}

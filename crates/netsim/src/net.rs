@@ -432,7 +432,12 @@ impl<P: Packet> Net<P> {
         let LinkKind::General(general) = &mut self.ports[link as usize].0 else { return };
         let sent_at = self.out.packets.sent_at(id);
         let packet = self.out.packets.remove(id);
-        let offer = Offer { bytes, is_ecn_capable: packet.is_ecn_capable(), flow: packet.flow() };
+        let offer = Offer {
+            bytes,
+            is_ecn_capable: packet.is_ecn_capable(),
+            is_scalable: packet.is_scalable(),
+            flow: packet.flow(),
+        };
         let traced = (T::IS_ON || T::SEES_LOSSES).then(|| packet.clone());
         let outcome = general.link.offer(now, offer, Carried { packet, hop, sent_at });
         general.arm(link, &mut self.agenda);

@@ -59,6 +59,7 @@ fn curves_alone() {
         ("fast", "fast(alpha=20)"),
         ("waimd", "waimd(weight=4)"),
         ("bbr", "bbr"),
+        ("dctcp", "dctcp"),
         ("ledbat", "ledbat"),
         ("ledbat_plus_plus", "ledbat++"),
         ("lp", "lp"),

@@ -7,7 +7,7 @@ mod common;
 
 use common::{Drops, Link, Model, rates, secs};
 use policy::cc::{
-    Bbr, Controller, CoupledBbr, CoupledCubic, Cubic, Fast, Harp, HarpOptions, Ledbat,
+    Bbr, Controller, CoupledBbr, CoupledCubic, Cubic, Dctcp, Fast, Harp, HarpOptions, Ledbat,
     LedbatPlusPlus, Lp, Mpfast, MpfastOptions, Nice, Reno, SinglePath, Uncoupled, Vegas, Waimd,
     Wvegas, by_name,
 };
@@ -20,13 +20,14 @@ fn names_without_parameters_are_the_defaults_of_the_types() {
     fn one<P: SinglePath + Default + 'static>() -> (&'static str, Box<dyn Controller>) {
         (P::NAME, Box::new(Uncoupled::new(P::default())))
     }
-    let all: [(&str, Box<dyn Controller>); 14] = [
+    let all: [(&str, Box<dyn Controller>); 15] = [
         one::<Reno>(),
         one::<Cubic>(),
         one::<Vegas>(),
         one::<Fast>(),
         one::<Bbr>(),
         one::<Waimd>(),
+        one::<Dctcp>(),
         one::<Ledbat>(),
         one::<LedbatPlusPlus>(),
         one::<Lp>(),

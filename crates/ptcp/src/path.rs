@@ -268,6 +268,13 @@ impl Path {
 
     /// Its address has changed: this end's if `is_own`, otherwise the peer's.
     pub(crate) fn rebind(&mut self, now: Time, token: u64, is_own: bool) {
+        if let PathPhase::Opening(opening) = &mut self.phase {
+            // That of a handshake has no token.
+            if is_own && opening.token.is_some() {
+                opening.challenge(now, token);
+            }
+            return;
+        }
         self.validation = Some(Opening::new(Some(token), Some(now)));
         if !is_own {
             self.allowed = Some(0);

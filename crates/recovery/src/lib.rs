@@ -18,6 +18,7 @@ mod path_control;
 mod rack;
 mod rate_reduction;
 mod rtt;
+mod sending;
 
 pub use delivery_rate::{DeliveryRate, SendSnapshot};
 pub use hystart::HyStart;
@@ -27,3 +28,4 @@ pub use path_control::{OwnPacing, Pace, PathControl};
 pub use rack::Rack;
 pub use rate_reduction::RateReduction;
 pub use rtt::RoundTrip;
+pub use sending::{SendLimit, SendPhase, Sending};

@@ -115,6 +115,13 @@ impl<H: BorrowMut<HyStart>> PathControl<H> {
         self.held_until
     }
 
+    /// Whether a choke or pacing held packets back at the last question, until a time that has not
+    /// come.
+    #[must_use]
+    pub fn is_held(&self, now: Time) -> bool {
+        self.held_until > now && self.held_until < NEVER
+    }
+
     /// Nothing holds packets, until the next question says otherwise.
     #[inline]
     pub fn release(&mut self) {
@@ -205,8 +212,10 @@ mod tests {
         let mut path = path();
         assert!(path.is_choked(at(1), at(5), Bytes::ZERO));
         assert_eq!(path.held_until(), at(5));
+        assert!(path.is_held(at(4)) && !path.is_held(at(5)));
         assert!(path.is_choked(at(5), at(5), PACKET), "the probe is on its way");
         assert_eq!(path.held_until(), NEVER);
+        assert!(!path.is_held(at(4)), "an acknowledgement ends that, not a time");
         path.release();
         assert!(!path.is_choked(at(5), at(5), Bytes::ZERO));
         assert_eq!(path.held_until(), NEVER);

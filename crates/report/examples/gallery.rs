@@ -18,6 +18,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         if cfg!(feature = "png") {
             write(Path::new(&directory).join(name).with_extension("png"), figure.png(2.0)?)?;
         }
+        if cfg!(feature = "pdf") {
+            write(Path::new(&directory).join(name).with_extension("pdf"), figure.pdf()?)?;
+        }
     }
     write(Path::new(&directory).join("index.html"), page().html())?;
     Ok(())

@@ -1,4 +1,5 @@
-//! Figures: panels of lines, points with error bars and distributions, drawn as SVG.
+//! Figures: panels of lines, points with error bars and distributions, drawn as SVG, and from that
+//! as PNG and PDF.
 //!
 //! The same data gives the same bytes. A label has the same colour in every panel of a figure;
 //! references (a paper, a theory) are dashed and grey. Values that cannot be drawn (not
@@ -17,11 +18,17 @@
 mod axis;
 mod curve;
 mod draw;
+mod legend;
+#[cfg(feature = "pdf")]
+mod pdf;
+#[cfg(feature = "png")]
 mod png;
+mod render;
+mod text;
 
 pub use axis::{Axis, number};
 pub(crate) use draw::{FIXED_INKS, PALETTE};
-pub use png::PngError;
+pub use render::RenderError;
 
 use crate::stats::Mean;
 
@@ -68,6 +75,16 @@ impl Figure {
         self
     }
 
+    /// Sets the title of the legend of each panel, in front of its entries.
+    #[must_use]
+    pub fn legend_title(mut self, title: impl Into<String>) -> Figure {
+        let title = title.into();
+        for panel in &mut self.panels {
+            panel.legend.clone_from(&title);
+        }
+        self
+    }
+
     /// The figure's width in pixels, at least 320.
     #[must_use]
     pub fn width(mut self, pixels: u32) -> Figure {
@@ -106,12 +123,37 @@ impl Figure {
         draw::figure(self)
     }
 
-    /// The picture as PNG, `scale` pixels for each of the SVG's; needs the feature `png`.
+    /// The picture as PNG, `scale` pixels for each of the SVG's, which are 1/96 inch; needs the
+    /// feature `png`.
     ///
     /// # Errors
     /// If the feature is not compiled in, or the picture becomes too large for memory.
-    pub fn png(&self, scale: f32) -> Result<Vec<u8>, PngError> {
-        png::render(&self.svg(), scale)
+    pub fn png(&self, scale: f32) -> Result<Vec<u8>, RenderError> {
+        #[cfg(feature = "png")]
+        {
+            png::render(&self.svg(), scale)
+        }
+        #[cfg(not(feature = "png"))]
+        {
+            let _ = scale;
+            Err(RenderError::NotCompiledIn { format: "PNG", feature: "png" })
+        }
+    }
+
+    /// The picture as a PDF of one page, of its size in print; needs the feature `pdf`. Texts are
+    /// outlines, so that no typeface has to be embedded.
+    ///
+    /// # Errors
+    /// If the feature is not compiled in.
+    pub fn pdf(&self) -> Result<Vec<u8>, RenderError> {
+        #[cfg(feature = "pdf")]
+        {
+            pdf::render(&self.svg())
+        }
+        #[cfg(not(feature = "pdf"))]
+        {
+            Err(RenderError::NotCompiledIn { format: "PDF", feature: "pdf" })
+        }
     }
 }
 
@@ -122,6 +164,8 @@ pub struct Panel {
     x: Axis,
     y: Axis,
     height: u32,
+    /// The title of the legend; empty for none.
+    legend: String,
     series: Vec<Series>,
 }
 
@@ -129,7 +173,7 @@ impl Panel {
     /// An empty panel, its plot 220 pixels high.
     #[must_use]
     pub fn new(x: Axis, y: Axis) -> Panel {
-        Panel { title: String::new(), x, y, height: 220, series: Vec::new() }
+        Panel { title: String::new(), x, y, height: 220, legend: String::new(), series: Vec::new() }
     }
 
     /// Sets a title, which is smaller than the figure's.

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use report::Mean;
-use report::plot::{Axis, Figure, Panel, PngError, Series};
+use report::plot::{Axis, Figure, Panel, RenderError, Series};
 use roxmltree::{Document, Node};
 
 fn number(node: Node<'_, '_>, name: &str) -> f64 {
@@ -160,12 +160,64 @@ fn png() {
         let png = png.unwrap();
         assert_eq!(&png[..8], b"\x89PNG\r\n\x1a\n");
         assert_eq!(u32::from_be_bytes(png[16..20].try_into().unwrap()), 2 * 840);
-        assert!(matches!(figure.png(1e6), Err(PngError::TooLarge { .. })));
+        assert!(matches!(figure.png(1e6), Err(RenderError::TooLarge { .. })));
     } else {
         let error = png.unwrap_err();
-        assert_eq!(error, PngError::NotCompiledIn);
+        assert_eq!(error, RenderError::NotCompiledIn { format: "PNG", feature: "png" });
         assert!(error.to_string().contains("--features png"), "{error}");
     }
+}
+
+/// The strokes and areas of the SVG, in a page of its size, and no typeface.
+#[test]
+fn pdf() {
+    let line = Series::line("a", [(0.0, 1.0), (1.0, 2.0), (2.0, 1.0)]);
+    let mean = Mean { value: 1.5, half_width: None, samples: 1 };
+    let figure = Figure::new("Title")
+        .panel(panel().series(line).series(Series::means("b", [(1.0, mean)])))
+        .on_paper(252.0, 180.0);
+    let pdf = figure.pdf();
+    if !cfg!(feature = "pdf") {
+        let error = pdf.unwrap_err();
+        assert!(error.to_string().contains("--features pdf"), "{error}");
+        return;
+    }
+    let pdf = pdf.unwrap();
+    assert_eq!(pdf, figure.pdf().unwrap(), "the same data, the same bytes");
+    let text = String::from_utf8_lossy(&pdf);
+    assert!(text.starts_with("%PDF-") && text.trim_end().ends_with("%%EOF"), "{text}");
+    assert!(text.contains("/MediaBox [0 0 252 180]"), "{text}");
+    assert!(!text.contains("/Font"), "texts are outlines");
+    // Blue as a part of one: the swatch of the line, and the line in the plot.
+    let blue = format!("0 {} {} RG", 114.0_f32 / 255.0, 178.0_f32 / 255.0);
+    let svg = figure.svg();
+    let strokes = strokes(&Document::parse(&svg).unwrap(), BLUE).count();
+    assert_eq!(text.matches(&blue).count(), strokes, "{blue}");
+    assert!(strokes == 2, "{strokes}");
+    let curves = text.lines().filter(|line| line.ends_with(" c")).count();
+    assert!(curves > 100, "{curves}: the round glyphs");
+}
+
+#[test]
+fn a_legend_may_have_a_title() {
+    let line = |label: &str| Series::line(label, [(0.0, 1.0), (1.0, 2.0)]);
+    let place = |figure: &Figure, text: &str| {
+        let svg = figure.svg();
+        let tree = Document::parse(&svg).unwrap();
+        let is_it = |node: &Node<'_, '_>| {
+            node.has_tag_name("text") && node.text().is_some_and(|t| t.trim() == text)
+        };
+        tree.descendants().find(is_it).map(|node| (number(node, "x"), number(node, "y")))
+    };
+    let plain = Figure::new("").panel(panel().series(line("reno")).series(line("cubic")));
+    let titled = plain.clone().legend_title("controller");
+    let (title, reno) = (place(&titled, "controller").unwrap(), place(&titled, "reno").unwrap());
+    assert!((title.1 - reno.1).abs() < 1.0, "in one row");
+    let before = place(&plain, "reno").unwrap();
+    assert!(reno.0 > before.0 + 100.0 && title.0 < before.0, "{title:?}, {reno:?}, {before:?}");
+    assert_eq!(place(&plain, "controller"), None);
+    let alone = Figure::new("").panel(panel().series(line(""))).legend_title("controller");
+    assert_eq!(place(&alone, "controller"), None, "there is no legend");
 }
 
 fn value() -> impl Strategy<Value = f64> {

@@ -190,6 +190,7 @@ impl Scenario {
                 routes: both_ways,
                 seed: flow_seed,
                 is_arrival: flow.is_arrival(),
+                measures_gaps: self.measures_gaps,
             }));
         }
         let agents_at = |host: HostId| flow_ends[host.index()].len();

@@ -43,6 +43,8 @@ const STEADY: &str = "steady";
 const OF_REQUESTS: [&str; 3] = ["completion", "slowdown", "size"];
 /// The measure of which the distribution is that of packets.
 const OF_PACKETS: &str = "delay";
+/// The table of single flows that arrive; its columns of the sweep are those of the measures.
+const FLOWS: &str = "flows";
 /// The scope of the measures of classes of sizes.
 const CLASS: &str = "class";
 /// The subjects of a name, those before others that are preferred.
@@ -67,27 +69,22 @@ impl Chart {
     /// Means with confidence intervals over a parameter.
     fn means(&self, folder: &Path) -> Result<Panel, ChartError> {
         let unit = unit_of(&self.measure)?;
-        let mut table = self.open(folder, "measures")?;
+        let table = self.open(folder, "measures")?;
         let sweep = self.sweep(&table, true)?;
         let x = sweep.x.clone().ok_or(ChartError::NothingSwept)?;
-        let columns = Columns::of(&table)?;
         let window = self.window.as_deref().unwrap_or(STEADY);
         let mut found: BTreeMap<usize, Curves> = BTreeMap::new();
         let mut seen = Seen::default();
-        while let Some(row) = table.reader.next_row()? {
-            if row.text(columns.measure) != self.measure {
-                continue;
-            }
-            seen.note(row, &columns);
-            if row.text(columns.window) != window || !self.takes(&table.sweep, row) {
-                continue;
-            }
-            let Some(scope) = self.scope_of(row, &columns) else { continue };
+        self.read_measures(folder, |columns, row, is_taken| {
+            seen.note(row, columns);
+            let scope = self.scope_of(row, columns).filter(|_| is_taken);
+            let Some(scope) = scope else { return Ok(()) };
             let value = columns.value(row)?;
             let curves = found.entry(scope).or_default();
             let curve = curves.entry(sweep.curve(row)).or_default();
             curve.entry(row.text(x.1).to_owned()).or_default().push(value);
-        }
+            Ok(())
+        })?;
         // Of one name, the scope that comes first.
         let Some((_, curves)) = found.pop_first() else {
             return Err(self.nothing(&seen, window));
@@ -198,30 +195,58 @@ impl Chart {
 
     /// The values of all flows, by curve, and the curves in order.
     fn flow_samples(&self, folder: &Path) -> Result<Samples, ChartError> {
-        let mut table = self.open(folder, "measures")?;
+        let table = self.open(folder, "measures")?;
         let sweep = self.sweep(&table, false)?;
-        let columns = Columns::of(&table)?;
         let window = self.window.as_deref().unwrap_or(STEADY);
         let mut samples: BTreeMap<String, Counted> = BTreeMap::new();
         let mut seen = Seen::default();
-        while let Some(row) = table.reader.next_row()? {
-            if row.text(columns.measure) != self.measure || row.text(columns.scope) != "flow" {
-                continue;
+        self.read_measures(folder, |columns, row, is_taken| {
+            if row.text(columns.scope) != "flow" {
+                return Ok(());
             }
             let name = row.text(columns.of);
-            let group = name.trim_end_matches(|c: char| c.is_ascii_digit());
+            let group = columns.group.map_or_else(
+                || name.trim_end_matches(|c: char| c.is_ascii_digit()),
+                |group| row.text(group),
+            );
             seen.note_group(group, row.text(columns.window));
             let is_it = |wanted: &String| wanted == name || wanted == group;
-            if row.text(columns.window) != window
-                || !self.of.as_ref().is_none_or(is_it)
-                || !self.takes(&table.sweep, row)
-            {
-                continue;
+            if is_taken && self.of.as_ref().is_none_or(is_it) {
+                let value = columns.value(row)?;
+                samples.entry(sweep.curve(row)).or_default().push((value, 1));
             }
-            let value = columns.value(row)?;
-            samples.entry(sweep.curve(row)).or_default().push((value, 1));
+            Ok(())
+        })?;
+        match &self.of {
+            Some(of) if !seen.names.contains_key(of) && !Table::is_there(folder, FLOWS) => {
+                let known: Vec<&str> = seen.names.keys().map(String::as_str).collect();
+                Err(ChartError::NoFlows { of: of.clone(), known: known.join(", ") })
+            }
+            _ => self.sorted(&table, &sweep, samples, &seen, window),
         }
-        self.sorted(&table, &sweep, samples, &seen, window)
+    }
+
+    /// Calls `take` with the rows of the measure, also of single flows that arrive if there is a
+    /// table of them, and with whether the window and the fixed values are the wanted ones.
+    fn read_measures(
+        &self,
+        folder: &Path,
+        mut take: impl FnMut(&Columns, TableRow<'_>, bool) -> Result<(), ChartError>,
+    ) -> Result<(), ChartError> {
+        let window = self.window.as_deref().unwrap_or(STEADY);
+        let has_flows = !self.wants_classes() && Table::is_there(folder, FLOWS);
+        for name in [Some("measures"), has_flows.then_some(FLOWS)].into_iter().flatten() {
+            let mut table = self.open(folder, name)?;
+            let columns = Columns::of(&table)?;
+            while let Some(row) = table.reader.next_row()? {
+                if row.text(columns.measure) == self.measure {
+                    let is_taken =
+                        row.text(columns.window) == window && self.takes(&table.sweep, row);
+                    take(&columns, row, is_taken)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn sorted(

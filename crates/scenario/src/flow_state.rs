@@ -1,7 +1,8 @@
 //! The state of a flow's ends during a run.
 
+use recovery::Sending;
 use smallvec::SmallVec;
-use units::{Bytes, Span};
+use units::{Bytes, Span, Time};
 
 use crate::build::{Built, Ends};
 use crate::file::{FlowSpec, Transport};
@@ -104,6 +105,25 @@ pub(crate) fn has_ended(built: &Built, ends: &Ends) -> bool {
         AgentState::Live(Agent::UdpSource(source)) => source.poll_deadline().is_none(),
         AgentState::Live(_) => sender_state(built, ends).is_some_and(|state| state.is_done),
     }
+}
+
+/// The longest time from `from` to now in which no bytes arrived in order at the receiver, while
+/// the flow lived; `None` if it has not begun, and of UDP. Only if it is measured.
+pub(crate) fn longest_gap(built: &Built, ends: &Ends, from: Time) -> Option<Span> {
+    let now = built.sim.now();
+    if ends.start >= now {
+        return None;
+    }
+    let gaps = match receiver(built, ends) {
+        // Nothing has arrived yet.
+        AgentState::Planned { is_udp } => {
+            return (!is_udp).then(|| now.since(ends.start.max(from)));
+        }
+        AgentState::Ended(ended) => ended.gaps.as_deref(),
+        AgentState::Live(agent) => agent.gaps(),
+    };
+    let lasting = Some(now).filter(|_| !has_ended(built, ends));
+    gaps.map(|gaps| gaps.longest(from, lasting))
 }
 
 /// Counters of a flow's sender.
@@ -302,6 +322,19 @@ pub(crate) fn subflow_state(built: &Built, ends: &Ends, index: usize) -> Subflow
         Agent::Pool(_) | Agent::UdpSource(_) | Agent::UdpSink(_) | Agent::Gateway(_) => {
             SubflowState::default()
         }
+    }
+}
+
+/// What the sender of a subflow does, and what it waits for, while the flow lives; `None` of UDP
+/// and of flows with a connection for each request.
+pub(crate) fn subflow_sending(built: &Built, ends: &Ends, index: usize) -> Option<Sending> {
+    living_state(built, ends)?;
+    let now = built.sim.now();
+    match sender(built, ends) {
+        AgentState::Live(Agent::Tcp(tcp)) => tcp.subflow_sending(now, index),
+        AgentState::Live(Agent::Sockets(sockets)) => sockets.connection_sending(now, index),
+        AgentState::Live(Agent::Ptcp(striped)) => striped.path_sending(now, index),
+        AgentState::Live(_) | AgentState::Planned { .. } | AgentState::Ended(_) => None,
     }
 }
 

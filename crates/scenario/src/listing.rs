@@ -90,6 +90,9 @@ fn more(profile: &Profile) -> String {
         Aqm::CoDel(_) => "codel",
         Aqm::FqCoDel(_) => "fq-codel",
         Aqm::Step(_) => "step",
+        Aqm::DualPi2(_) => "dualpi2",
+        Aqm::Policer(_) => "policer",
+        Aqm::Shaper(_) => "shaper",
     };
     let has_changes =
         !rate.changes.is_empty() || !profile.delays.is_empty() || !profile.losses.is_empty();

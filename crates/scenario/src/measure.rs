@@ -7,6 +7,7 @@ mod distribution;
 mod ideal;
 mod meter;
 mod shares;
+mod subjects;
 
 use std::sync::Arc;
 

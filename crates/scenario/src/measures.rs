@@ -37,6 +37,12 @@ pub const MEASURES: &[(&str, &str, &str)] = &[
         "the difference of the one-way delays of packets that arrive one after the other (RFC \
          3393), its mean",
     ),
+    (
+        "gap",
+        "ms",
+        "the longest time in which no bytes arrived in order at the receiver, while the flow \
+         lives; of groups, the longest of their flows",
+    ),
     ("retransmissions", "packets", "sent again, of all subflows together"),
     ("timeouts", "", "how often the retransmission timer ran out"),
     ("requests", "", "files, writes or pages that arrived completely"),

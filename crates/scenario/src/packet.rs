@@ -162,6 +162,19 @@ pub enum Ecn {
     Capable,
     /// Congestion experienced (CE).
     Marked,
+    /// ECN-capable, of a scalable congestion control: ECT(1) (RFC 9331).
+    Scalable,
+}
+
+impl Ecn {
+    /// Of a packet that leaves its sender.
+    pub(crate) fn of(transmit: &tcp::Transmit) -> Ecn {
+        match (transmit.is_ecn_capable, transmit.is_scalable) {
+            (false, _) => Ecn::Incapable,
+            (true, false) => Ecn::Capable,
+            (true, true) => Ecn::Scalable,
+        }
+    }
 }
 
 impl Packet {
@@ -300,6 +313,11 @@ impl netsim::Packet for Packet {
             | Packet::Forwarded { ecn, .. } => *ecn != Ecn::Incapable,
             Packet::Udp { .. } | Packet::Probe { .. } | Packet::Report { .. } => false,
         }
+    }
+
+    #[inline]
+    fn is_scalable(&self) -> bool {
+        matches!(self.ecn(), Ecn::Scalable | Ecn::Marked)
     }
 
     #[inline]

@@ -157,6 +157,7 @@ fn ip_header(
     header[1] = match ecn {
         Ecn::Incapable => 0b00,
         Ecn::Capable => 0b10,
+        Ecn::Scalable => 0b01,
         Ecn::Marked => 0b11,
     };
     header[2..4].copy_from_slice(&total(length).to_be_bytes());

@@ -349,8 +349,12 @@ fn schema_with(run: &RunColumns<'_>) -> Schema {
         Key::new("of", Kind::Text, "", "which flow, group, or direction of a link"),
         Key::new(SIZE_CLASS, Kind::Text, "", "of a class, the sizes of its requests; else all"),
     ];
-    let columns = MEASURES.iter().map(|(name, unit, meaning)| Column::new(*name, *unit, *meaning));
-    Schema::new(run.keys().chain(own), columns)
+    Schema::new(run.keys().chain(own), measure_columns())
+}
+
+/// The measures of a table that has them.
+fn measure_columns() -> impl Iterator<Item = Column> {
+    MEASURES.iter().map(|(name, unit, meaning)| Column::new(*name, *unit, *meaning))
 }
 
 /// The rows of that table: every measure of every run, with the keys of [`schema`].

@@ -28,8 +28,11 @@ const SMALL_SCENARIO: u64 = 32;
 pub struct Run {
     /// The seed.
     pub seed: Seed,
-    /// All measures, in the order of the file.
+    /// All measures but those of single flows that arrive, in the order of the file.
     pub measures: Measures,
+    /// The measures of single flows that [arrive](crate::file::FlowSpec::is_arrival) in the course
+    /// of the run, and of their subflows.
+    pub arrivals: Measures,
     /// The completed requests, flow by flow.
     pub requests: Vec<CompletedRequest>,
     /// One-way delays of packets, by window and group and in this order, if the file wants them.
@@ -62,7 +65,7 @@ impl Run {
         let is_it = |m: &Measure<'_>| {
             m.scope() == scope && m.of == of && m.name() == name && m.window == window
         };
-        self.measures.iter().find(is_it).map(|measure| measure.value)
+        self.measures.iter().chain(&self.arrivals).find(is_it).map(|measure| measure.value)
     }
 }
 
@@ -145,8 +148,9 @@ impl Scenario {
         }
         let (digest, totals) = (built.sim.digest(), built.sim.totals());
         let series = series.map(Sampler::finish);
-        let Closed { measures, requests, delays } = stats.close(self, built, &meter.counts);
-        Run { seed, measures, requests, delays, series, digest, totals }
+        let Closed { measures, arrivals, requests, delays } =
+            stats.close(self, built, &meter.counts);
+        Run { seed, measures, arrivals, requests, delays, series, digest, totals }
     }
 }
 

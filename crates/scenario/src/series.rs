@@ -3,11 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use recovery::{SendLimit, SendPhase, Sending};
 use units::{Bytes, Span};
 
 use crate::build::Built;
 use crate::file::{FlowSpec, GatewaySpec, Scenario};
-use crate::flow_state::{arrived, packet_size, sender_state, subflow_arrived, subflow_state};
+use crate::flow_state::{
+    arrived, packet_size, sender_state, subflow_arrived, subflow_sending, subflow_state,
+};
 use crate::host::Agent;
 use crate::measure::{Groups, Shares, several_subflows, subflow_name};
 
@@ -42,6 +45,13 @@ pub struct FlowSeries {
     /// The largest smoothed RTT of its subflows, in ms, not a number before the first; empty
     /// for UDP.
     pub rtt: Vec<f64>,
+    /// How the sender's window develops: 0 in slow start, 1 in congestion avoidance, 2 while losses
+    /// are repaired, 3 after a timeout. Of flows with one subflow and of subflows; not a number
+    /// unless the flow lives; empty for UDP.
+    pub phase: Vec<f64>,
+    /// What keeps the next packet back: 0 if there is nothing to send, 1 the receiver's window, 2
+    /// the congestion window, 3 the pace, 4 the packet scheduler. Of the same.
+    pub limit: Vec<f64>,
 }
 
 /// A path between gateways over time, as the gateway that sends over it knows it.
@@ -70,7 +80,7 @@ pub struct LinkSeries {
 pub(crate) fn curves(scenario: &Scenario) -> u64 {
     let subflows: usize = scenario.flows.iter().map(FlowSpec::several_subflows).sum();
     let paths: usize = directions(scenario).map(|(gateway, _)| gateway.paths.len()).sum();
-    3 * (scenario.flows.len() + subflows) as u64 + 4 * (scenario.links.len() + paths) as u64
+    5 * (scenario.flows.len() + subflows) as u64 + 4 * (scenario.links.len() + paths) as u64
 }
 
 /// The gateways of a scenario with the sides from which flows send.
@@ -95,6 +105,8 @@ pub(crate) struct Sampler {
     /// The flow and the number of each subflow, of flows with several.
     numbers: Vec<(usize, usize)>,
     mss: Vec<f64>,
+    /// By flow, whether it has one connection.
+    are_alone: Vec<bool>,
     /// The gateways and the sides that send, each with the number of its paths.
     sides: Vec<([usize; 2], usize)>,
     groups: Groups,
@@ -131,6 +143,7 @@ impl Sampler {
             links: vec![[Bytes::ZERO; 2]; built.links.len()],
             numbers,
             mss: scenario.flows.iter().map(packet_size).collect(),
+            are_alone: scenario.flows.iter().map(is_alone).collect(),
             sides: directions(scenario).map(|(spec, at)| (at, spec.paths.len())).collect(),
             shares: Shares::new(built, &groups),
             groups,
@@ -157,6 +170,9 @@ impl Sampler {
             flow.goodput.push(rate(arrived(built, ends), &mut self.flows[index]));
             if let Some(state) = sender_state(built, ends) {
                 flow.put(state.window, state.rtt, self.mss[index]);
+                if self.are_alone[index] {
+                    flow.put_sending(subflow_sending(built, ends, 0));
+                }
             }
         }
         let subflows = self.series.subflows.iter_mut().zip(&mut self.subflows);
@@ -165,6 +181,7 @@ impl Sampler {
             subflow.goodput.push(rate(subflow_arrived(built, ends, *number), before));
             let state = subflow_state(built, ends, *number);
             subflow.put(state.window, state.rtt, self.mss[*index]);
+            subflow.put_sending(subflow_sending(built, ends, *number));
         }
         self.take_paths(built);
         let links = self.series.links.iter_mut().zip(&mut self.links);
@@ -217,6 +234,30 @@ impl FlowSeries {
         self.window.push(window.as_f64() / packet);
         self.rtt.push(millis(rtt));
     }
+
+    /// Adds what a sender does, if the flow lives.
+    fn put_sending(&mut self, sending: Option<Sending>) {
+        let phase = sending.map(|sending| match sending.phase {
+            SendPhase::SlowStart => 0.0,
+            SendPhase::Avoidance => 1.0,
+            SendPhase::Recovery => 2.0,
+            SendPhase::Timeout => 3.0,
+        });
+        let limit = sending.map(|sending| match sending.limit {
+            SendLimit::Application => 0.0,
+            SendLimit::Receiver => 1.0,
+            SendLimit::Window => 2.0,
+            SendLimit::Pacing => 3.0,
+            SendLimit::Scheduler => 4.0,
+        });
+        self.phase.push(phase.unwrap_or(f64::NAN));
+        self.limit.push(limit.unwrap_or(f64::NAN));
+    }
+}
+
+/// Whether a flow has one connection.
+fn is_alone(flow: &FlowSpec) -> bool {
+    flow.transport.count() == 1 && flow.connections() == 1
 }
 
 /// In milliseconds; not a number if there is none, so that plots and tables leave it out.

@@ -221,6 +221,7 @@ impl<W: Write> EventLog<W> {
         let ecn = match packet.ecn() {
             Ecn::Incapable => "",
             Ecn::Capable => "ect",
+            Ecn::Scalable => "ect1",
             Ecn::Marked => "ce",
         };
         writeln!(self.writer, ",{ecn},,,,")

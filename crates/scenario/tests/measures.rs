@@ -156,6 +156,8 @@ fn the_losses_of_flows_are_those_of_their_link() {
         "aqm = { kind = \"red\" }",
         "aqm = { kind = \"codel\" }",
         "aqm = { kind = \"fq-codel\" }",
+        "aqm = { kind = \"policer\", rate = \"8 Mbit/s\", burst = \"9 kB\" }",
+        "aqm = { kind = \"shaper\", rate = \"8 Mbit/s\", burst = \"9 kB\" }",
         "blackout = [{ from = \"1.2 s\", to = \"1.5 s\" }]",
     ] {
         let udp = udp("u*", "6 Mbit/s", "count = 2");
@@ -522,4 +524,66 @@ fn datagrams_take_the_way_that_they_are_given() {
     let delay = |of: &str| flow(&run, "steady", of, "delay");
     assert!((1.0..10.0).contains(&delay("short")), "{}", delay("short"));
     assert!(delay("long1") > 40.0 && delay("long2") > 40.0, "{}", delay("long2"));
+}
+
+/// Seventy packets are on their way at any time, and arrive 1.2 ms apart, but for the blackout.
+#[test]
+fn gaps_are_the_longest_times_without_bytes_in_order() {
+    let windows = "window = [{ name = \"calm\", from = \"1 s\", to = \"3 s\" }, { name = \
+                   \"within\", from = \"5.1 s\", to = \"5.25 s\" }, { name = \"around\", from = \
+                   \"4 s\", to = \"8 s\" }]";
+    let of = |head: &str, keys: &str| {
+        run(
+            &format!("duration = \"10 s\"\n{head}{windows}"),
+            "rate = \"10 Mbit/s\"\ndelay = \"5 ms\"\nqueue = \"200 packets\"\nblackout = [{ from = \
+             \"5 s\", to = \"5.3 s\" }]",
+            &format!(
+                "[[flow]]\nname = \"f\"\nfrom = \"a\"\nto = \"b\"\njitter = \"off\"\n{keys}\n"
+            ),
+        )
+    };
+    let measured = "measure = [\"gap\"]\n";
+    let tcp = "controller = \"reno\"\ntcp = { receive_buffer = \"100 kB\" }";
+    assert_eq!(of("", tcp).measure("flow", "f", "gap"), None, "it is not asked for");
+    let run = of(measured, tcp);
+    assert_near(flow(&run, "calm", "f", "gap"), 1.2, 1e-6);
+    assert_near(flow(&run, "within", "f", "gap"), 150.0, 1e-6);
+    let around = flow(&run, "around", "f", "gap");
+    // The retransmission timer runs out meanwhile, and once more at most.
+    assert!((300.0..1_000.0).contains(&around), "{around}");
+    assert_eq!(flow(&run, "steady", "f", "gap").to_bits(), around.to_bits());
+    assert_eq!(run.measure("group", "f", "gap"), run.measure("flow", "f", "gap"));
+
+    for keys in [
+        "transport = \"ptcp\"",
+        "transport = \"sockets\"\nsubflows = [[\"line\"]]",
+        "source = { requests = { size = \"100 MB\", count = 1, objects = 2, connections = 2 } }",
+    ] {
+        let run = of(measured, keys);
+        assert_near(flow(&run, "within", "f", "gap"), 150.0, 1e-6);
+        assert!(flow(&run, "around", "f", "gap") > 295.0, "{keys}");
+    }
+    let udp = of(measured, "transport = \"udp\"\nrate = \"1 Mbit/s\"");
+    assert_eq!(udp.measure("flow", "f", "gap"), None);
+}
+
+/// A flow that arrives and is over: the handshake, and then ten packets one behind the other.
+#[test]
+fn the_first_gap_is_that_before_the_first_byte() {
+    let run = run(
+        "duration = \"5 s\"\nmeasure = [\"gap\"]\nwindow = [{ name = \"late\", from = \"3 s\", to \
+         = \"5 s\" }, { name = \"early\", from = \"0 s\", to = \"1.01 s\" }]",
+        "rate = \"10 Mbit/s\"\ndelay = \"5 ms\"\nqueue = \"200 packets\"",
+        "[[flow]]\nname = \"w*\"\ncount = 2\nfrom = \"a\"\nto = \"b\"\njitter = \"off\"\nstart = { \
+         interval = \"1 s\" }\nsource = { file = \"14480 B\" }\n",
+    );
+    let first = 3.0 * 5.0 + (2.0 * 52.0 + 1_500.0) * 8.0 / 1e4;
+    for of in ["w1", "w2"] {
+        assert_near(flow(&run, "steady", of, "gap"), first, 1e-3);
+    }
+    assert_near(flow(&run, "early", "w1", "gap"), 10.0, 1e-6);
+    for (window, of) in [("late", "w1"), ("early", "w2")] {
+        assert_eq!(run.measure_in(window, "flow", of, "gap"), None, "{of} does not live then");
+    }
+    assert_near(run.measure("group", "w", "gap").expect("it is measured"), first, 1e-3);
 }

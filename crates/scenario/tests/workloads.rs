@@ -17,7 +17,7 @@ use scenario::file::{Scenario, Start};
 use scenario::host::AgentState;
 use scenario::results::Store;
 use scenario::sweep::Plan;
-use scenario::{Document, Run, RunOptions, Setting};
+use scenario::{Document, Measure, Run, RunOptions, Setting};
 use units::{Seed, Time};
 
 /// Two senders and two receivers around one link of 100 Mbit/s.
@@ -193,9 +193,26 @@ fn arriving_flows_behave_as_flows_of_the_file() {
         assert!(one.is_some() && one == other, "{name}: {one:?} and {other:?}");
     }
     for name in ["retransmissions", "marks"] {
-        let is_there = rows.measures.iter().any(|m| m.name() == name && m.value > 0.0);
+        let is_there = rows.arrivals.iter().any(|m| m.name() == name && m.value > 0.0);
         assert!(is_there, "{name}");
     }
+}
+
+/// A hundred thousand flows would be nearly all of a run's measures.
+#[test]
+fn single_flows_that_arrive_are_apart_from_the_measures() {
+    let is_single = |m: &Measure<'_>| ["flow", "subflow"].contains(&m.scope());
+    let arriving = run(&striped_flows(20, "source = { file = \"60 kB\" }\n"));
+    assert!(!arriving.measures.iter().any(|m| is_single(&m)));
+    assert!(arriving.measures.iter().any(|m| (m.of, m.name()) == ("f", "completion")));
+    assert!(arriving.arrivals.iter().all(|m| is_single(&m)));
+    for of in ["f1", "f1/0", "f20/1"] {
+        assert!(arriving.arrivals.iter().any(|m| (m.of, m.name()) == (of, "goodput")), "{of}");
+    }
+    let lasting = "[[flow]]\nname = \"l*\"\ncount = 2\nfrom = \"server1\"\nto = \"client1\"\n";
+    let lasting = run(&scenario("2 s", lasting));
+    assert!(lasting.measures.iter().any(|m| (m.of, m.name()) == ("l2", "goodput")));
+    assert!(lasting.arrivals.is_empty());
 }
 
 /// Striped flows that arrive, over two links that lose packets.

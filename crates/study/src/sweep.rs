@@ -51,8 +51,9 @@ impl SweepResults {
             options,
             |_| true,
             |number, mut run| {
-                run.measures
-                    .retain(|measure| measure.scope() != "flow" || !crowds.contains(measure.of));
+                for measures in [&mut run.measures, &mut run.arrivals] {
+                    measures.retain(|one| one.scope() != "flow" || !crowds.contains(one.of));
+                }
                 results[number] = Some(run);
                 progress(done.fetch_add(1, Ordering::Relaxed) + 1, total);
                 true
@@ -220,7 +221,8 @@ impl SweepResults {
         if first == last { format!("seed {first}") } else { format!("seeds {first} to {last}") }
     }
 
-    /// Every measure of every run, but those of single flows in groups of over 1,000.
+    /// Every measure of every run, but those of single flows that arrive, or are in groups of over
+    /// 1,000.
     #[must_use]
     pub fn data(&self) -> Data {
         let rows = rows(&self.plan, self.results.iter().map(|run| &run.measures));

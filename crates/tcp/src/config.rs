@@ -52,6 +52,9 @@ pub struct Config {
     pub detection: Detection,
     /// Whether packets are ECN-capable (RFC 3168).
     pub ecn: bool,
+    /// Whether ECN-capable packets say that their congestion control is scalable: ECT(1) (RFC
+    /// 9331).
+    pub is_scalable: bool,
     /// Whether the sender paces packets over the round trip if the controller sets no rate.
     pub pacing: bool,
     /// Whether slow start may end by delay (`HyStart++`, RFC 9406).
@@ -78,6 +81,7 @@ impl Default for Config {
             delayed_ack: Some(Span::from_millis(40)),
             detection: Detection::Rack,
             ecn: false,
+            is_scalable: false,
             pacing: false,
             hystart: false,
             rate_reduction: true,

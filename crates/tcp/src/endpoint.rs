@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use core::mem;
 
 use policy::cc::Controller;
+use recovery::Sending;
 use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::{Flags, Segment};
 
@@ -24,6 +25,8 @@ pub struct Transmit {
     pub bytes: Bytes,
     /// Whether it is ECN-capable.
     pub is_ecn_capable: bool,
+    /// Whether it is so as a packet of a scalable congestion control: ECT(1) (RFC 9331).
+    pub is_scalable: bool,
 }
 
 /// An event for the application.
@@ -259,7 +262,9 @@ impl Endpoint {
         let segment = ack.into_segment(seq, len, flags, stamp_of(now));
         let bytes = config.headers + Bytes(u64::from(len));
         let has_data = len > 0 || flags.has(Flags::FIN);
-        let segment = put(Transmit { segment, bytes, is_ecn_capable: config.ecn && has_data });
+        let is_ecn_capable = config.ecn && has_data;
+        let is_scalable = is_ecn_capable && config.is_scalable;
+        let segment = put(Transmit { segment, bytes, is_ecn_capable, is_scalable });
         if ack.sack_count > 0 {
             let count = usize::from(segment.sack_count);
             self.receiver.write_blocks(&mut self.out_of_order, &mut segment.sack[..count]);
@@ -296,7 +301,8 @@ impl Endpoint {
                 stamp_of(now),
             )
         };
-        Some(Transmit { segment, bytes: config.headers, is_ecn_capable: false })
+        let bytes = config.headers;
+        Some(Transmit { segment, bytes, is_ecn_capable: false, is_scalable: false })
     }
 
     /// When to call [`Endpoint::handle_deadline`] and then [`Endpoint::poll_send`].
@@ -426,6 +432,13 @@ impl Endpoint {
     #[must_use]
     pub fn in_flight(&self) -> Bytes {
         self.sender.in_flight()
+    }
+
+    /// What its sender does, and what it waits for, by the last [`Endpoint::poll_send`]; `None`
+    /// unless the connection is open.
+    #[must_use]
+    pub fn sending<C: Controller + ?Sized>(&self, now: Time, cc: &C) -> Option<Sending> {
+        self.is_open().then(|| self.sender.sending(now, cc))
     }
 
     /// The smoothed round-trip time; `None` before the first sample.

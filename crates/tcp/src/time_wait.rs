@@ -36,7 +36,8 @@ impl TimeWait {
             timestamp_echo: segment.timestamp,
             ..Segment::default()
         };
-        Some(Transmit { segment, bytes: Bytes(u64::from(self.headers)), is_ecn_capable: false })
+        let bytes = Bytes(u64::from(self.headers));
+        Some(Transmit { segment, bytes, is_ecn_capable: false, is_scalable: false })
     }
 }
 

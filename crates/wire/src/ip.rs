@@ -16,6 +16,13 @@ pub fn is_ecn_capable(packet: &[u8]) -> bool {
     ecn(packet) != 0
 }
 
+/// Whether the packet is of a scalable congestion control, or marked: ECT(1) or CE (RFC 9331,
+/// section 5).
+#[must_use]
+pub fn is_scalable(packet: &[u8]) -> bool {
+    ecn(packet) & 0b01 != 0
+}
+
 /// Marks an IP packet: congestion experienced (RFC 3168, section 5). Repairs the checksum of an
 /// IPv4 header.
 pub fn mark(packet: &mut [u8]) {

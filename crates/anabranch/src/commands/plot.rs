@@ -6,12 +6,14 @@ use files::Error;
 use report::plot::{Axis, Figure};
 use scenario::chart::{Chart, ChartError};
 
+use super::simulate::{DPI, check_picture, extension, write_picture};
+
 /// Arguments of `plot`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PlotArgs {
     /// The folder that `simulate --out` has written
     folder: PathBuf,
-    /// The figure: FILE.svg, or FILE.png if the build has the feature
+    /// The figure: FILE.svg, or FILE.png or FILE.pdf if the build has the feature of this name
     figure: PathBuf,
     /// Show this measure over a parameter: means over the seeds, with 95 % confidence intervals
     #[arg(long, value_name = "MEASURE", required_unless_present = "cdf")]
@@ -54,7 +56,13 @@ pub(crate) struct PlotArgs {
     /// The axes that are logarithmic; others are linear [default: those of values that span more
     /// than a factor of 20, of the x axis]
     #[arg(long, value_name = "AXES", value_parser = ["x", "y", "xy", "none"])]
-    log: Option<String>,
+    log_axes: Option<String>,
+    /// The title of the legend
+    #[arg(long, value_name = "TEXT")]
+    legend_title: Option<String>,
+    /// The pixels per inch of a PNG, from 24 to 2400 [default: 192]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(24..=2400))]
+    dpi: Option<u16>,
 }
 
 /// The limits of an axis; `None` is left to the data.
@@ -89,7 +97,7 @@ impl PlotArgs {
                 Some(text) => axis.labelled(text),
                 None => axis,
             };
-            let axis = match &self.log {
+            let axis = match &self.log_axes {
                 Some(names) if names.contains(name) => axis.log(),
                 Some(_) => axis.linear(),
                 None => axis,
@@ -144,7 +152,13 @@ fn size(text: &str) -> Result<PaperSize, String> {
 /// [`Error::usage`] if the results do not have what is to be shown; [`Error::System`] if the figure
 /// cannot be written.
 pub(crate) fn run(args: &PlotArgs) -> Result<(), Error> {
-    super::simulate::check_picture(&args.figure)?;
+    check_picture(&args.figure)?;
+    if args.dpi.is_some() && extension(&args.figure) != Some("png") {
+        return Err(Error::usage(format!(
+            "--dpi is of PNG: {} has no pixels",
+            args.figure.display()
+        )));
+    }
     let chart = Chart {
         measure: args.cdf.clone().or_else(|| args.y.clone()).unwrap_or_default(),
         is_distribution: args.cdf.is_some(),
@@ -159,11 +173,15 @@ pub(crate) fn run(args: &PlotArgs) -> Result<(), Error> {
         error => Error::usage(format!("{}: {error}", args.folder.display())),
     })?;
     let figure = args.with_axes(figure);
+    let figure = match &args.legend_title {
+        Some(title) => figure.legend_title(title),
+        None => figure,
+    };
     let figure = match args.size {
         Some(PaperSize { width, height }) => figure.on_paper(width, height),
         None => Figure::width(figure, 640),
     };
-    super::simulate::write_picture(&args.figure, &figure)
+    write_picture(&args.figure, &figure, args.dpi.unwrap_or(DPI))
 }
 
 #[cfg(test)]

@@ -53,7 +53,8 @@ pub(crate) struct SimulateArgs {
     format: String,
     /// The tables to write beside measures, separated by commas: requests, with a row for each
     /// completed request; delays, with the distribution of one-way delays, if the scenario measures
-    /// them; and samples, with rates, windows, RTTs, queues and fairness over time
+    /// them; flows, with the measures of each flow that arrives in the course of the run; and
+    /// samples, with rates, windows, RTTs, queues and fairness over time
     #[arg(
         long,
         value_name = "TABLES",
@@ -63,7 +64,8 @@ pub(crate) struct SimulateArgs {
         requires = "out"
     )]
     tables: Vec<String>,
-    /// Plot the first run over time: FILE.svg, or FILE.png if the build has the feature
+    /// Plot the first run over time: FILE.svg, or FILE.png or FILE.pdf if the build has the feature
+    /// of this name
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Capture the packets of the first run's senders, for Wireshark
@@ -267,27 +269,45 @@ fn check_views(args: &SimulateArgs, scenario: &Scenario) -> Result<(), Error> {
     })
 }
 
+/// The pixels per inch of a PNG, unless they are given.
+pub(super) const DPI: u16 = 192;
+
 /// Checks that a picture can have this name.
 pub(super) fn check_picture(path: &Path) -> Result<(), Error> {
-    match path.extension().and_then(|extension| extension.to_str()) {
+    let missing = |format: &str, feature: &str| {
+        Err(Error::usage(format!(
+            "{}: this build draws no {format}: compile it with `--features {feature}`, or use \
+             .svg",
+            path.display()
+        )))
+    };
+    match extension(path) {
         Some("svg") => Ok(()),
         Some("png") if cfg!(feature = "png") => Ok(()),
-        Some("png") => Err(Error::usage(format!(
-            "{}: this build draws no PNG: compile it with `--features png`, or use .svg",
+        Some("png") => missing("PNG", "png"),
+        Some("pdf") if cfg!(feature = "pdf") => Ok(()),
+        Some("pdf") => missing("PDF", "pdf"),
+        _ => Err(Error::usage(format!(
+            "{}: a plot's name ends in .svg, .png or .pdf",
             path.display()
         ))),
-        _ => Err(Error::usage(format!("{}: a plot's name ends in .svg or .png", path.display()))),
     }
 }
 
-/// Writes a picture whose name was checked.
-pub(super) fn write_picture(path: &Path, figure: &Figure) -> Result<(), Error> {
-    let is_png = path.extension().is_some_and(|extension| extension == "png");
-    let content = if is_png {
-        figure.png(2.0).map_err(|error| Error::usage(error.to_string()))?
-    } else {
-        figure.svg().into_bytes()
+/// The extension of a file's name.
+pub(super) fn extension(path: &Path) -> Option<&str> {
+    path.extension().and_then(|extension| extension.to_str())
+}
+
+/// Writes a picture whose name was checked. A PNG has `dpi` pixels per inch.
+pub(super) fn write_picture(path: &Path, figure: &Figure, dpi: u16) -> Result<(), Error> {
+    let content = match extension(path) {
+        // A pixel of the SVG is 1/96 inch.
+        Some("png") => figure.png(f32::from(dpi) / 96.0),
+        Some("pdf") => figure.pdf(),
+        _ => Ok(figure.svg().into_bytes()),
     };
+    let content = content.map_err(|error| Error::usage(error.to_string()))?;
     report::write(path, content).map_err(|error| results_error(error.into()))
 }
 
@@ -305,7 +325,7 @@ fn write_views(args: &SimulateArgs, scenario: &Scenario, seed: units::Seed) -> R
         let run = scenario.run(seed, RunOptions { series: true }).map_err(wrong)?;
         let series = run.series.expect("they were asked for");
         let figure = figure(scenario, &series, &format!("{}, seed {seed}", scenario.name));
-        write_picture(path, &figure)?;
+        write_picture(path, &figure, DPI)?;
     }
     if let Some(path) = &args.pcap {
         let failed = |source| Error::system(format!("write {}", path.display()), source);

@@ -142,7 +142,7 @@ fn mistakes_end_with_2_and_a_hint() {
     wrong(&["small.toml", "--set", "contoller=reno"], "did you mean 'controller'");
     wrong(&["small.toml", "--set", "controller"], "KEY=VALUE");
     wrong(&["small.toml", "--set", "controller=renu"], "--set controller=renu: flow.bulk");
-    wrong(&["small.toml", "--seeds", "1", "--plot", "p.jpg"], ".svg or .png");
+    wrong(&["small.toml", "--seeds", "1", "--plot", "p.jpg"], ".svg, .png or .pdf");
     fs::write(folder.join("split.toml"), SCENARIO.replace("to = \"far\"", "to = \"off\"")).unwrap();
     wrong(&["split.toml"], "split.toml:20");
 }
@@ -154,7 +154,7 @@ fn files_are_checked_before_the_run() {
     fs::write(folder.join("kept.csv"), "before").unwrap();
     fs::create_dir(folder.join("taken")).unwrap();
     for (flag, path, wanted) in [
-        ("--plot", "p.jpg", ".svg or .png"),
+        ("--plot", "p.jpg", ".svg, .png or .pdf"),
         ("--plot", "nowhere/p.svg", "nowhere/p.svg"),
         ("--pcap", "nowhere/p.pcap", "nowhere/p.pcap"),
         ("--trace", "taken", "taken"),

@@ -1,7 +1,7 @@
 //! The tables of a sweep, what the terminal shows of them, and figures.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{folder, simulate};
@@ -132,13 +132,7 @@ fn results_are_plotted_without_their_runs() {
     let (code, _, said) = simulate(&folder, &["swept.toml", "--out", "out"]);
     assert_eq!(code, 0, "{said}");
     fs::remove_dir_all(folder.join("out/runs")).unwrap();
-    let plot = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
-        command.current_dir(&folder).args(["plot", "out", "figure.svg"]).args(arguments);
-        let output = command.output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        (output.status.code().unwrap(), said)
-    };
+    let plot = |arguments: &[&str]| plot(&folder, "figure.svg", arguments);
     let (queue, short) = ("link.line.queue", "link.line.queue=10 packets");
     for (arguments, texts) in [
         (&["--y", "goodput", "--of", "bulk", "--x", queue][..], &["reno", "packets", "Mbit/s"][..]),
@@ -217,4 +211,123 @@ fn results_are_plotted_without_their_runs() {
         }
     }
     assert!(!folder.join("figure.svg").exists());
+}
+
+/// Runs `plot` on the results in `out`; gives its exit code and what it said.
+fn plot(folder: &Path, figure: &str, arguments: &[&str]) -> (i32, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+    command.current_dir(folder).args(["plot", "out", figure]).args(arguments);
+    let output = command.output().unwrap();
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn figures_have_the_axes_legend_and_format_that_are_asked_for() {
+    let folder = swept("simulate-formats");
+    let (code, _, said) = simulate(&folder, &["swept.toml", "--out", "out", "--seeds", "1"]);
+    assert_eq!(code, 0, "{said}");
+    let axes = ["--y-label", "index of shares", "--y-limits", "0.1:10", "--log-axes", "y"];
+    let arguments = [&["--y", "jain", "--legend-title", "queues of"][..], &axes].concat();
+    assert_eq!(plot(&folder, "figure.svg", &arguments), (0, String::new()));
+    let figure = fs::read_to_string(folder.join("figure.svg")).unwrap();
+    for text in ["queues of", "index of shares", "0.1", "10"] {
+        assert!(figure.contains(text), "{text}");
+    }
+    let (code, said) = plot(&folder, "figure.svg", &["--y", "jain", "--dpi", "300"]);
+    assert!(code == 2 && said.contains("--dpi is of PNG"), "{code}: {said}");
+    // What this build does not draw, it says how to have.
+    let png: &[&str] = &["--y", "jain", "--size", "2inx1in", "--dpi", "300"];
+    let formats =
+        [("png", cfg!(feature = "png"), png), ("pdf", cfg!(feature = "pdf"), &["--y", "jain"])];
+    for (feature, has_it, arguments) in formats {
+        let name = format!("figure.{feature}");
+        let (code, said) = plot(&folder, &name, arguments);
+        assert_eq!(code, if has_it { 0 } else { 2 }, "{name}: {said}");
+        assert!(has_it || said.contains(&format!("--features {feature}")), "{said}");
+    }
+    if cfg!(feature = "png") {
+        let png = fs::read(folder.join("figure.png")).unwrap();
+        let width = u32::from_be_bytes(png[16..20].try_into().unwrap());
+        assert_eq!(width, 600, "two inches");
+    }
+    if cfg!(feature = "pdf") {
+        assert!(fs::read(folder.join("figure.pdf")).unwrap().starts_with(b"%PDF-"));
+    }
+}
+
+/// Flows that arrive in the course of the run, beside one that lasts.
+const ARRIVING: &str = r#"
+name = "arriving"
+duration = "6 s"
+runs = 2
+[parameters]
+controller = "reno"
+[[link]]
+name = "line"
+between = ["a", "b"]
+rate = "10 Mbit/s"
+delay = "10 ms"
+queue = "50 packets"
+[[flow]]
+name = "bulk"
+from = "a"
+to = "b"
+controller = "$controller"
+[[flow]]
+name = "web*"
+count = 12
+from = "a"
+to = "b"
+start = { interval = "200 ms" }
+source = { file = "20 kB" }
+"#;
+
+/// Each of them has rows in a table of its own, which is only written if it is asked for.
+#[test]
+fn flows_that_arrive_have_a_table_of_their_own() {
+    let folder = folder("simulate-arrivals");
+    fs::write(folder.join("arriving.toml"), ARRIVING).unwrap();
+    let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+    let lines = |text: &str, part: &str| text.lines().filter(|line| line.contains(part)).count();
+
+    let (code, _, said) = simulate(&folder, &["arriving.toml", "--out", "out"]);
+    assert_eq!(code, 0, "{said}");
+    let measures = read("out/measures.csv");
+    assert_eq!(lines(&measures, ",flow,bulk,all,goodput,"), 2, "{measures}");
+    assert_eq!(lines(&measures, ",group,web,all,completion,"), 2, "{measures}");
+    assert_eq!(lines(&measures, ",flow,web"), 0, "{measures}");
+    assert!(!folder.join("out/flows.csv").exists());
+    let plot = |arguments: &[&str]| plot(&folder, "figure.svg", arguments);
+    let rtts = ["--cdf", "rtt", "--of", "web"];
+    let (code, said) = plot(&rtts);
+    assert!(code == 2 && said.contains("--tables flows"), "{code}: {said}");
+
+    let arguments = ["arriving.toml", "--out", "out", "--tables", "flows"];
+    let (code, _, said) = simulate(&folder, &arguments);
+    assert!(code == 0 && said.contains("flows.csv"), "{code}: {said}");
+    let flows = read("out/flows.csv");
+    let columns = "seed,window,scope,of,group,measure,value,unit";
+    assert_eq!(flows.lines().next(), Some(columns));
+    for name in ["goodput", "completion", "retransmissions"] {
+        let row = format!(",web,{name},");
+        assert_eq!(lines(&flows, &row), 2 * 12, "{name}: {flows}");
+    }
+    assert_eq!(lines(&flows, "2,steady,flow,web12,web,completion,"), 1, "{flows}");
+    assert_eq!(lines(&flows, "bulk"), 0, "{flows}");
+    assert_eq!(read("out/measures.csv"), measures);
+    assert!(read("out/flows.schema.json").contains("\"completion\""));
+    assert_eq!(plot(&rtts), (0, String::new()));
+    assert!(read("figure.svg").contains("fraction of flows"));
+    if cfg!(feature = "parquet") {
+        let arguments = [&arguments[..], &["--format", "parquet"]].concat();
+        let (code, _, said) = simulate(&folder, &arguments);
+        assert!(code == 0 && said.contains("flows.parquet"), "{code}: {said}");
+        let table = fs::read(folder.join("out/flows.parquet")).unwrap();
+        assert!(table.starts_with(b"PAR1") && table.ends_with(b"PAR1"));
+    }
+    // Of a scenario in which none arrives, there is no such table.
+    fs::write(folder.join("swept.toml"), SWEPT).unwrap();
+    let arguments = ["swept.toml", "--out", "none", "--tables", "flows", "--seeds", "1"];
+    let (code, _, said) = simulate(&folder, &arguments);
+    assert!(code == 0 && !said.contains("flows.csv"), "{code}: {said}");
 }

@@ -134,7 +134,7 @@ impl<T: Clone> Links<T> {
         let through = state.through;
         self.directions[through].link.offer(
             now,
-            Offer { bytes, is_ecn_capable: false, flow },
+            Offer { bytes, is_ecn_capable: false, is_scalable: false, flow },
             Item { direction, item },
         )
     }

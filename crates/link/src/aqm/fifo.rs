@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use units::Bytes;
+use units::{Bytes, Time};
 
 use crate::counters::Tally;
 use crate::offer::Waiting;
@@ -28,6 +28,11 @@ impl<P> Fifo<P> {
         let waiting = self.packets.pop_front()?;
         self.bytes -= waiting.bytes;
         Some(waiting)
+    }
+
+    /// When the first packet arrived.
+    pub(crate) fn since(&self) -> Option<Time> {
+        self.packets.front().map(|waiting| waiting.since)
     }
 
     pub(crate) fn tally(&self) -> Tally {

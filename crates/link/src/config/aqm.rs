@@ -1,11 +1,11 @@
 //! The keys `aqm` and `jitter`.
 
-use units::{Bytes, Span};
+use units::{Bytes, Rate, Span};
 
 use super::error::{Problem, Result};
 use super::reader::{Section, Value};
 use super::values::{positive, queue};
-use crate::{Aqm, CoDel, FqCoDel, Jitter, Limit, Pie, Red, Spread, Threshold};
+use crate::{Aqm, Bucket, CoDel, DualPi2, FqCoDel, Jitter, Limit, Pie, Red, Spread, Threshold};
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -15,6 +15,9 @@ enum Kind {
     CoDel,
     FqCoDel,
     Step,
+    DualPi2,
+    Policer,
+    Shaper,
 }
 
 const KINDS: &[(&str, Kind)] = &[
@@ -24,6 +27,9 @@ const KINDS: &[(&str, Kind)] = &[
     ("codel", Kind::CoDel),
     ("fq-codel", Kind::FqCoDel),
     ("step", Kind::Step),
+    ("dualpi2", Kind::DualPi2),
+    ("policer", Kind::Policer),
+    ("shaper", Kind::Shaper),
 ];
 
 /// The packet size by which a limit in bytes is converted to packets.
@@ -38,9 +44,16 @@ pub(super) fn aqm(value: &Value<'_>, limit: Limit) -> Result<Aqm> {
             Kind::Pie => Aqm::Pie(Pie::default()),
             Kind::CoDel => Aqm::CoDel(CoDel::default()),
             Kind::FqCoDel => Aqm::FqCoDel(FqCoDel::default()),
+            Kind::DualPi2 => Aqm::DualPi2(DualPi2::default()),
             Kind::Step => {
                 return Err(value.error(Problem::Sense(
                     "wants a threshold: { kind = \"step\", threshold = \"65 packets\" }",
+                )));
+            }
+            Kind::Policer | Kind::Shaper => {
+                return Err(value.error(Problem::Sense(
+                    "wants a rate and a burst: { kind = \"policer\", rate = \"10 Mbit/s\", burst \
+                     = \"100 kB\" }",
                 )));
             }
         });
@@ -62,6 +75,9 @@ pub(super) fn aqm(value: &Value<'_>, limit: Limit) -> Result<Aqm> {
             section.allow(&["kind", "threshold"])?;
             threshold(&section.require("threshold")?).map(Aqm::Step)
         }
+        Kind::DualPi2 => dual_table(&section).map(Aqm::DualPi2),
+        Kind::Policer => bucket(&section).map(Aqm::Policer),
+        Kind::Shaper => bucket(&section).map(Aqm::Shaper),
     }
 }
 
@@ -147,6 +163,45 @@ fn fq_codel_table(section: &Section<'_>) -> Result<FqCoDel> {
         quantum: section.get("quantum").map_or(Ok(usual.quantum), |value| size(&value))?,
         queues: section.get("queues").map_or(Ok(usual.queues), |value| queues(&value))?,
     })
+}
+
+fn dual_table(section: &Section<'_>) -> Result<DualPi2> {
+    section.allow(&["kind", "target", "longest_rtt", "coupling", "ramp_from", "ramp_to"])?;
+    let usual = DualPi2::default();
+    let time = |key, usual| section.get(key).map_or(Ok(usual), |value| positive(&value));
+    let coupling = |value: &Value<'_>| {
+        let coupling = value.number()?;
+        let is_sane = (0.1..=100.0).contains(&coupling);
+        let problem = Problem::Sense("wants 0.1 to 100; the RFC has 2");
+        is_sane.then_some(coupling).ok_or_else(|| value.error(problem))
+    };
+    let dual = DualPi2 {
+        target: time("target", usual.target)?,
+        longest_rtt: time("longest_rtt", usual.longest_rtt)?,
+        coupling: section.get("coupling").map_or(Ok(usual.coupling), |value| coupling(&value))?,
+        ramp_from: time("ramp_from", usual.ramp_from)?,
+        ramp_to: time("ramp_to", usual.ramp_to)?,
+    };
+    if dual.ramp_to < dual.ramp_from {
+        let key = if section.get("ramp_to").is_some() { "ramp_to" } else { "ramp_from" };
+        let problem = Problem::Sense("`ramp_to` wants to be no less than `ramp_from`");
+        return Err(section.error(key, problem));
+    }
+    Ok(dual)
+}
+
+fn bucket(section: &Section<'_>) -> Result<Bucket> {
+    section.allow(&["kind", "rate", "burst"])?;
+    let rate = section.require("rate")?;
+    let burst = section.require("burst")?;
+    let bucket = Bucket { rate: rate.quantity()?, burst: burst.quantity()? };
+    if bucket.rate == Rate::ZERO {
+        return Err(rate.error(Problem::Sense("wants more than nothing")));
+    }
+    if !(1..1 << 31).contains(&bucket.burst.0) {
+        return Err(burst.error(Problem::Sense("wants at least a packet, and less than 2 GiB")));
+    }
+    Ok(bucket)
 }
 
 /// `"65 packets"`, `"100 KiB"` or `"1 ms"`.

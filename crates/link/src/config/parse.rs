@@ -175,12 +175,18 @@ impl Build {
         let chance = |key| section.get(key).map_or(Ok(0.0), |value| value.probability());
         let Changing { rate, delay, delays, loss, losses, blackouts } = self.changing(&section)?;
         let queue = self.queue(&section.require("queue")?, rate.base, delay)?;
+        let aqm = section.get("aqm").map_or(Ok(Aqm::DropTail), |value| aqm(&value, queue))?;
+        if matches!(aqm, Aqm::Shaper(_)) && rate.opportunities.is_some() {
+            let problem =
+                "is a shaper, which has no meaning for a `trace` of delivery opportunities";
+            return Err(section.error("aqm", Problem::Sense(problem)));
+        }
         let profile = Profile {
             rate,
             delay,
             delays,
             queue,
-            aqm: section.get("aqm").map_or(Ok(Aqm::DropTail), |value| aqm(&value, queue))?,
+            aqm,
             jitter: section.get("jitter").map(|value| jitter(&value)).transpose()?,
             mtu: Some(Bytes(mtu)),
             loss,

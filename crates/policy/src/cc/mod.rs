@@ -26,6 +26,7 @@
 //! | `fast` | [`Uncoupled`]`<`[`Fast`]`>` | Wei, Jin, Low and Hegde 2006; the ns-2 module |
 //! | `bbr` | [`Uncoupled`]`<`[`Bbr`]`>` | BBR version 3, draft-ietf-ccwg-bbr-06 |
 //! | `waimd` | [`Uncoupled`]`<`[`Waimd`]`>` | `MulTCP`: Crowcroft and Oechslin 1998 |
+//! | `dctcp` | [`Uncoupled`]`<`[`Dctcp`]`>` | RFC 8257 |
 //! | `ledbat` | [`Uncoupled`]`<`[`Ledbat`]`>` | RFC 6817 |
 //! | `ledbat++` | [`Uncoupled`]`<`[`LedbatPlusPlus`]`>` | draft-irtf-iccrg-ledbat-plus-plus |
 //! | `lp` | [`Uncoupled`]`<`[`Lp`]`>` | TCP-LP: Kuzmanovic and Knightly 2003; Linux |
@@ -47,6 +48,7 @@ mod coupled;
 mod coupled_bbr;
 mod coupled_cubic;
 mod cubic;
+mod dctcp;
 mod delays;
 mod drain_times;
 mod fast;
@@ -82,6 +84,7 @@ pub use coupled::{Coupled, Coupling, PathState};
 pub use coupled_bbr::CoupledBbr;
 pub use coupled_cubic::CoupledCubic;
 pub use cubic::{Cubic, CubicOptions};
+pub use dctcp::Dctcp;
 pub use fast::{Fast, FastOptions};
 pub use harp::{
     Delivered, Harp, HarpCoupling, HarpOptions, HarpStanding, Lateness, LatenessOptions, PathFalls,

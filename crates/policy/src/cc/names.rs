@@ -6,8 +6,8 @@ use alloc::boxed::Box;
 use units::{Seed, Span};
 
 use super::{
-    Alpha, Balia, Bbr, Controller, Coupled, CoupledBbr, CoupledCubic, Cubic, CubicOptions, Fast,
-    FastOptions, Harp, HarpCoupling, HarpOptions, Ledbat, LedbatOptions, LedbatPlusPlus,
+    Alpha, Balia, Bbr, Controller, Coupled, CoupledBbr, CoupledCubic, Cubic, CubicOptions, Dctcp,
+    Fast, FastOptions, Harp, HarpCoupling, HarpOptions, Ledbat, LedbatOptions, LedbatPlusPlus,
     LedbatPlusPlusOptions, Lia, Lp, LpOptions, Mpfast, MpfastOptions, Nice, NiceOptions, Olia,
     Reno, Uncoupled, Vegas, VegasOptions, Waimd, Wvegas,
 };
@@ -129,6 +129,17 @@ pub const NAMES: &[Known<dyn Controller>] = &[
             },
         ],
         waimd,
+    ),
+    Known::new(
+        "dctcp",
+        "one packet more a round trip, at marks less by half of their part; for queues that mark \
+         early (RFC 8257)",
+        &[Parameter {
+            name: "g",
+            default: "0.0625",
+            summary: "weight of a round trip in the average part, above 0, up to 1",
+        }],
+        dctcp,
     ),
     Known::new(
         "ledbat",
@@ -454,6 +465,11 @@ fn waimd(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
     Ok(Box::new(Uncoupled::new(if is_plain { Waimd::plain(weight) } else { Waimd::new(weight) })))
 }
 
+fn dctcp(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
+    let weight = number(settings, "g", |weight| weight > 0.0 && weight <= 1.0)?;
+    Ok(Box::new(Uncoupled::new(Dctcp::new(weight))))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -509,8 +525,8 @@ mod tests {
 
     #[test]
     fn errors_say_what_would_do() {
-        let names = "there are cubic, reno, vegas, fast, bbr, waimd, ledbat, ledbat++, lp, nice, \
-                     lia, olia, balia, wvegas, coupled-bbr, coupled-cubic, mpfast, harp";
+        let names = "there are cubic, reno, vegas, fast, bbr, waimd, dctcp, ledbat, ledbat++, lp, \
+                     nice, lia, olia, balia, wvegas, coupled-bbr, coupled-cubic, mpfast, harp";
         assert_eq!(
             error("vagas"),
             alloc::format!(

@@ -1,6 +1,7 @@
 //! What a log of a connection has of its paths.
 
-use units::{Bytes, Rate, Span, SubflowId};
+use recovery::{SendLimit, Sending};
+use units::{Bytes, Rate, Span, SubflowId, Time};
 
 use super::Connection;
 
@@ -48,6 +49,23 @@ impl Connection {
             latest_rtt: sampled(rtt.latest()),
             pacing: allowance.pacing,
         })
+    }
+
+    /// What a path does, and what its next packet with data waits for, by the last
+    /// [`Connection::poll_send`]; `None` unless it is open.
+    #[must_use]
+    pub fn path_sending(&self, now: Time, path: SubflowId) -> Option<Sending> {
+        let subflow = self.subflow(path)?;
+        let allowance = self.paths.allowance(path);
+        let streams = self.streams.sending();
+        let limit = if streams.next(self.flow.credit(), 0).is_none() {
+            // Flow control alone holds back what is unsent, since no stream has anything to send.
+            let is_blocked = streams.unsent() > 0;
+            if is_blocked { SendLimit::Receiver } else { SendLimit::Application }
+        } else {
+            subflow.limit(now, &allowance).unwrap_or(SendLimit::Scheduler)
+        };
+        Some(Sending { phase: self.paths.phase(subflow, &allowance), limit })
     }
 
     /// The next packet declared lost that was not told of, with

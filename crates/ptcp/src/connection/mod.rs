@@ -359,13 +359,11 @@ impl Connection {
     /// The address of an open path has changed: this end's, after a move to another network, or the
     /// peer's, from which a packet came (RFC 9000, section 9). The path keeps its number, window,
     /// round-trip times and data in flight. The new address is validated; until then the peer's
-    /// gets no more than three times the bytes that come from it. Does nothing for a path that is
-    /// not open.
+    /// gets no more than three times the bytes that come from it. The side that opens a path tries
+    /// again at once, because what it sent may have got nowhere.
     pub fn rebind_path(&mut self, now: Time, path: SubflowId) {
         let token = self.paths.token();
-        let Some(path) = self.paths.get_mut(path).filter(|path| path.subflow().is_some()) else {
-            return;
-        };
+        let Some(path) = self.paths.get_mut(path) else { return };
         path.rebind(now, token, self.is_client);
         self.outbox.wake();
     }

@@ -7,6 +7,7 @@ use core::ops::{Index, IndexMut};
 use policy::bottleneck::{Bottlenecks, Summary};
 use policy::cc::{Allowance, Controller};
 use policy::sched::packet::SubflowView;
+use recovery::SendPhase;
 use units::{Bytes, Span, SubflowId, Time};
 use wire::ptcp::{Ack, Body, Packet};
 
@@ -245,6 +246,11 @@ impl Paths {
     /// What the controller allows a path.
     pub(super) fn allowance(&self, id: SubflowId) -> Allowance {
         self.controller.allowance(id)
+    }
+
+    /// How the window of a path with this allowance develops.
+    pub(super) fn phase(&self, subflow: &Subflow<Binding>, allowance: &Allowance) -> SendPhase {
+        subflow.phase(allowance, self.controller.as_ref())
     }
 
     /// The bottleneck of a path, named by its lowest subflow.

@@ -10,7 +10,8 @@ use alloc::vec::Vec;
 
 use policy::cc::{Allowance, Choke, Controller, Sent, Start};
 use recovery::{
-    HyStart, OwnPacing, Pace, PathControl, Rack, RateReduction, RoundTrip, SendSnapshot,
+    HyStart, OwnPacing, Pace, PathControl, Rack, RateReduction, RoundTrip, SendLimit, SendPhase,
+    SendSnapshot,
 };
 use units::{Bytes, Span, SubflowId, Time};
 use wire::ptcp::Marks;
@@ -312,20 +313,39 @@ impl<B: Copy> Subflow<B> {
         {
             return false;
         }
-        match &self.phase {
-            Phase::Recovery { reduction: Some(reduction), .. } => {
-                if !reduction.allows(self.mss) {
-                    return false;
-                }
-            }
-            _ => {
-                if Bytes(self.in_flight) + self.mss > allowance.window.max(self.mss) {
-                    return false;
-                }
-            }
+        if !self.has_window(allowance) {
+            return false;
         }
         let pace = self.pace(allowance);
         self.path.is_paced(now, &pace, || is_slow_start)
+    }
+
+    /// Whether the window or the budget of recovery has room for a full packet.
+    #[inline]
+    fn has_window(&self, allowance: &Allowance) -> bool {
+        match &self.phase {
+            Phase::Recovery { reduction: Some(reduction), .. } => reduction.allows(self.mss),
+            _ => Bytes(self.in_flight) + self.mss <= allowance.window.max(self.mss),
+        }
+    }
+
+    /// How its window develops. After a timeout it is in slow start: packets are not sent again by
+    /// the path.
+    pub(crate) fn phase(&self, allowance: &Allowance, cc: &dyn Controller) -> SendPhase {
+        match &self.phase {
+            Phase::Recovery { .. } => SendPhase::Recovery,
+            Phase::Open if self.is_in_slow_start(allowance, cc) => SendPhase::SlowStart,
+            Phase::Open => SendPhase::Avoidance,
+        }
+    }
+
+    /// What of the path itself keeps a packet back, by the last [`Subflow::has_room`].
+    pub(crate) fn limit(&self, now: Time, allowance: &Allowance) -> Option<SendLimit> {
+        if allowance.state != Choke::Open || !self.has_window(allowance) {
+            Some(SendLimit::Window)
+        } else {
+            self.path.is_held(now).then_some(SendLimit::Pacing)
+        }
     }
 
     /// What limits the pace: the controller's rate, or that of the window.

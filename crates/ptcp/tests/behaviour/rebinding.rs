@@ -188,3 +188,25 @@ fn a_reserve_carries_data_while_nothing_else_does() {
     let [usual, reserve] = by_path(&pair, from);
     assert!(usual < 20 && reserve > 500, "{usual} and {reserve} packets");
 }
+
+/// As where a translator has let nothing through until now: waits between attempts double.
+#[test]
+fn a_path_that_is_not_open_is_tried_again_at_once() {
+    let links = [line(20, 20), line(20, 20)];
+    let mut pair = Pair::new(&Config::default(), ("reno", "lowest-rtt"), &links);
+    let is_shut = std::rc::Rc::new(std::cell::Cell::new(true));
+    let shut = std::rc::Rc::clone(&is_shut);
+    pair.fates(move |sent| match sent.path {
+        SubflowId(1) if shut.get() => Fate::Lost,
+        _ => Fate::Arrives,
+    });
+    pair.run_for(ms(4_100));
+    is_shut.set(false);
+    pair.run_for(ms(100));
+    let is_open = |pair: &mut Pair| pair.client().smoothed_rtt(SubflowId(1)).is_some();
+    assert!(!is_open(&mut pair), "the next attempt is not due");
+    let now = pair.now();
+    pair.client().rebind_path(now, SubflowId(1));
+    pair.run_for(ms(50));
+    assert!(is_open(&mut pair), "a round trip of 40 ms");
+}

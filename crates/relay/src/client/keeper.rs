@@ -33,9 +33,9 @@ const LASTED: Duration = Duration::from_secs(30);
 /// The time that an attempt may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The time between pings, and between looks at tickets that lapse.
-const PING: Duration = Duration::from_secs(2);
+const PING: Duration = Duration::from_secs(1);
 /// A relay that says nothing for this long is tried another way.
-const SILENCE: Duration = Duration::from_secs(7);
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// Why a control connection ended, or did not begin.
 struct Ended {

@@ -11,10 +11,11 @@ use plotters::prelude::{
 };
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{Color, ShapeStyle, TextStyle};
-use unicode_width::UnicodeWidthStr;
 
 use super::axis::{Ruler, Tick};
 use super::curve::{self, Pixel};
+use super::legend::{Entry, Legend, SPACE, SWATCH};
+use super::text::{LABEL_SIZE, text_width};
 use super::{Figure, POINTS, Panel, Series, Shape};
 use crate::markup;
 
@@ -50,12 +51,10 @@ const REFERENCE: Ink = (0x55, 0x55, 0x55);
 
 const TITLE_SIZE: f64 = 16.0;
 const PANEL_TITLE_SIZE: f64 = 13.0;
-const LABEL_SIZE: f64 = 12.0;
 /// The distance of two rows of tick labels.
 const TICK_ROW: f64 = 13.0;
 const TICK_SIZE: f64 = 11.0;
 const LEGEND_ROW: f64 = 18.0;
-const SWATCH: f64 = 24.0;
 /// The margin right of the plots: half of the last tick's label.
 const RIGHT: f64 = 24.0;
 /// Dash and gap of series in print, in turn; the first is a solid line.
@@ -173,8 +172,7 @@ impl Layout {
             if !panel.title.is_empty() {
                 down += 20.0;
             }
-            let rows = legend(panel, plot_width).last().map_or(0.0, |(_, (_, row))| row + 1.0);
-            down += rows * LEGEND_ROW + 8.0;
+            down += Legend::new(panel, plot_width).rows() * LEGEND_ROW + 8.0;
             let height = height_of(panel);
             let origin = (left, down);
             let x_label = figure.panels.get(at + 1).is_none_or(|next| next.x != panel.x)
@@ -238,21 +236,6 @@ fn rulers(panels: &[Panel], at: usize) -> (Ruler, Ruler) {
     (x, panel.y.ruler(y, 0.05, true))
 }
 
-/// The entries of the legend with their positions: pixels from the left, and the row.
-fn legend(panel: &Panel, width: f64) -> Vec<(&Series, (f64, f64))> {
-    let (mut across, mut row) = (0.0, 0.0);
-    let mut entries = Vec::new();
-    for series in panel.series.iter().filter(|series| !series.label.is_empty()) {
-        let needs = SWATCH + 6.0 + text_width(Some(&series.label), LABEL_SIZE);
-        if across > 0.0 && across + needs > width {
-            (across, row) = (0.0, row + 1.0);
-        }
-        entries.push((series, (across, row)));
-        across += needs + 18.0;
-    }
-    entries
-}
-
 impl PanelLayout {
     fn draw(&self, panel: &Panel, canvas: &Canvas<'_>, styles: &Styles<'_>) {
         let ((left, top), (width, height)) = (self.origin, self.size);
@@ -272,16 +255,16 @@ impl PanelLayout {
         // The axes above the series.
         canvas.line(&[(left, top), (left, top + height), (left + width, top + height)], 1.0, FRAME);
         self.labels(panel, canvas);
-        let rows = top
-            - 8.0
-            - legend(panel, width).last().map_or(0.0, |(_, (_, row))| row + 1.0) * LEGEND_ROW;
-        for (series, (across, row)) in legend(panel, width) {
-            let nth =
-                panel.series.iter().position(|other| std::ptr::eq(other, series)).unwrap_or(0);
-            let middle = rows + row * LEGEND_ROW + LEGEND_ROW / 2.0;
+        let legend = Legend::new(panel, width);
+        let first = top - 8.0 - legend.rows() * LEGEND_ROW + LEGEND_ROW / 2.0;
+        let style = LabelStyle { across: HPos::Left, ..LabelStyle::default() };
+        if let Some(title) = legend.title {
+            canvas.text(title, (left, first), LabelStyle { bold: true, ..style });
+        }
+        for Entry { nth, series, across, row } in legend.entries {
+            let middle = first + row * LEGEND_ROW;
             swatch(series, canvas, styles.of(panel, nth), (left + across, middle));
-            let style = LabelStyle { across: HPos::Left, ..LabelStyle::default() };
-            canvas.text(&series.label, (left + across + SWATCH + 6.0, middle), style);
+            canvas.text(&series.label, (left + across + SWATCH + SPACE, middle), style);
         }
     }
 
@@ -585,11 +568,4 @@ fn count(n: usize) -> f64 {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a picture is small")]
 fn whole(n: f64) -> u32 {
     n as u32
-}
-
-/// An estimate of the width of a text: that of wide typefaces such as `DejaVu` and Verdana, as the
-/// reader's typeface is not known.
-#[expect(clippy::cast_precision_loss, reason = "texts are short")]
-fn text_width(text: Option<&str>, size: f64) -> f64 {
-    text.map_or(0, UnicodeWidthStr::width) as f64 * size * 0.6
 }

@@ -25,6 +25,17 @@ pub enum ChartError {
          and run it with the table `delays`, which is written unless --tables names others"
     )]
     NoDelays,
+    /// The table of flows that arrive is not there, and no other flows have this name.
+    #[error(
+        "single flows are measured only of {known}: of flows that arrive in the course of a run, \
+         such as `{of}` may be, run it with `--tables flows`"
+    )]
+    NoFlows {
+        /// The wanted flow or group.
+        of: String,
+        /// The groups whose flows are measured one by one.
+        known: String,
+    },
     /// Requests have no classes of sizes.
     #[error(
         "the results have no classes of sizes: write, for example, `size_classes = [\"10 kB\", \
@@ -87,7 +98,8 @@ pub enum ChartError {
     /// No run has the measure.
     #[error(
         "no run has {measure}: delays and percentiles of queues want `measure = [\"delay\", \
-         \"queue\"]` in the scenario, measures of requests flows with files, writes or pages"
+         \"queue\"]` in the scenario, measures of requests flows with files, writes or pages, \
+         those of single flows that arrive `simulate --tables flows`"
     )]
     NoValues {
         /// The measure.

@@ -17,6 +17,11 @@ pub(super) struct Table {
 }
 
 impl Table {
+    /// Whether there is such a table.
+    pub(super) fn is_there(folder: &Path, name: &str) -> bool {
+        folder.join(name).with_extension("csv").exists()
+    }
+
     /// `more`: a column that is a parameter too, where it holds a class of sizes.
     pub(super) fn open(folder: &Path, name: &str, more: Option<&str>) -> Result<Table, ChartError> {
         let path = folder.join(name).with_extension("csv");
@@ -80,6 +85,8 @@ pub(super) struct Columns {
     pub(super) of: usize,
     pub(super) measure: usize,
     pub(super) value: usize,
+    /// Of the table of flows, their groups.
+    pub(super) group: Option<usize>,
 }
 
 impl Columns {
@@ -90,6 +97,7 @@ impl Columns {
             of: table.need("of")?,
             measure: table.need("measure")?,
             value: table.need("value")?,
+            group: table.reader.column("group"),
         })
     }
 

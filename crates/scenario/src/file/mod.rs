@@ -32,6 +32,7 @@ pub use substitute::{Document, Setting};
 
 /// A simulation without its seed.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a key of the file")]
 pub struct Scenario {
     /// Its name.
     pub name: String,
@@ -49,6 +50,8 @@ pub struct Scenario {
     pub measures_delay: bool,
     /// Whether the time that queues have each length is measured.
     pub measures_queues: bool,
+    /// Whether the longest time without bytes in order is measured.
+    pub measures_gaps: bool,
     /// The classes of size by which requests are measured too.
     pub size_classes: SizeClasses,
     /// The links, both directions each.

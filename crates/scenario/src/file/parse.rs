@@ -94,7 +94,7 @@ pub(super) fn scenario(
         checked => checked.map(|()| None)?,
     };
     let registry = registry.clone();
-    let [measures_delay, measures_queues] = measured(root)?;
+    let [measures_delay, measures_queues, measures_gaps] = measured(root)?;
     Ok(Scenario {
         name,
         seed,
@@ -104,6 +104,7 @@ pub(super) fn scenario(
         windows,
         measures_delay,
         measures_queues,
+        measures_gaps,
         size_classes: SizeClasses::read(root)?,
         links,
         ecmp,
@@ -147,11 +148,11 @@ pub(super) fn settings(root: &Section<'_>) -> Result<Vec<Setting>> {
 }
 
 /// Whether `measure` wants the delay of each packet, and the lengths of queues.
-fn measured(root: &Section<'_>) -> Result<[bool; 2]> {
-    let mut wanted = [false; 2];
+fn measured(root: &Section<'_>) -> Result<[bool; 3]> {
+    let mut wanted = [false; 3];
     if let Some(list) = root.get("measure") {
         for value in list.list()? {
-            wanted[value.word(&[("delay", 0), ("queue", 1)])?] = true;
+            wanted[value.word(&[("delay", 0), ("queue", 1), ("gap", 2)])?] = true;
         }
     }
     Ok(wanted)

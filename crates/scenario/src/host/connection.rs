@@ -2,13 +2,14 @@
 
 use netsim::{Out, Route};
 use policy::cc::Controller;
+use recovery::{SendLimit, Sending};
 use smallvec::SmallVec;
 use tcp::{Endpoint, Event, Transmit};
 use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::Segment;
 
 use crate::host::one_or_more::OneOrMore;
-use crate::host::{Application, Ended, EndedSender, NEVER, Request};
+use crate::host::{Application, Ended, EndedSender, Gaps, NEVER, Request};
 use crate::packet::{Ecn, Packet};
 
 /// One of the TCP connections of a flow, with a route of its own.
@@ -51,6 +52,8 @@ pub struct Connection {
     /// Bytes that the application has written and that no subflow has taken. Always zero with one
     /// subflow, and with applications that fill the room that there is.
     backlog: Bytes,
+    /// The times without bytes in order, where they are measured.
+    gaps: Option<Box<Gaps>>,
 }
 
 impl Connection {
@@ -79,9 +82,20 @@ impl Connection {
             subflows,
             opens: opens.unwrap_or(NEVER),
             backlog: Bytes::ZERO,
+            gaps: None,
         };
         connection.rearm();
         connection
+    }
+
+    /// The same end, with a record of the times without bytes in order.
+    #[must_use]
+    pub(crate) fn with_gaps(self, gaps: Option<Box<Gaps>>) -> Connection {
+        Connection { gaps, ..self }
+    }
+
+    pub(crate) fn gaps(&self) -> Option<&Gaps> {
+        self.gaps.as_deref()
     }
 
     /// Its subflows.
@@ -105,6 +119,16 @@ impl Connection {
     #[must_use]
     pub fn subflow_window(&self, index: usize) -> Bytes {
         self.controller.allowance(id(index)).window
+    }
+
+    /// What the sender of one subflow does, and what it waits for; `None` unless it is open.
+    pub(crate) fn subflow_sending(&self, now: Time, index: usize) -> Option<Sending> {
+        let subflow = self.subflows.iter().nth(index)?;
+        let sending = subflow.endpoint.sending(now, self.controller.as_ref())?;
+        // What is written and not bound to a subflow waits for room in any window.
+        let waits = sending.limit == SendLimit::Application && self.backlog > Bytes::ZERO;
+        let limit = if waits { SendLimit::Window } else { sending.limit };
+        Some(Sending { limit, ..sending })
     }
 
     /// The largest smoothed RTT of its subflows.
@@ -161,6 +185,7 @@ impl Connection {
             arrived: endpoint.arrived(),
             marked: u64::from(endpoint.marked()),
             requests: self.application.requests().into(),
+            gaps: self.gaps.clone(),
             rest: Some((*route, *connection, rest)),
             ..Ended::default()
         })
@@ -192,6 +217,11 @@ impl Connection {
         let mut has_ended = false;
         while let Some(event) = endpoint.poll_event() {
             has_ended |= event == Event::Finished;
+        }
+        if let Some(gaps) = &mut self.gaps
+            && self.subflows[index].endpoint.received() > before
+        {
+            gaps.handle_received(now);
         }
         if self.application.minds_received() && self.subflows[index].endpoint.received() > before {
             let received = self.received();
@@ -376,7 +406,7 @@ const AHEAD: Bytes = Bytes(15_000);
 #[inline]
 pub(super) fn packet(connection: u32, transmit: &Transmit) -> Packet {
     let bytes = u16::try_from(transmit.bytes.0).expect("the file's reader bounds the MSS");
-    let ecn = if transmit.is_ecn_capable { Ecn::Capable } else { Ecn::Incapable };
+    let ecn = Ecn::of(transmit);
     Packet::Tcp { connection, bytes, ecn, segment: transmit.segment }
 }
 

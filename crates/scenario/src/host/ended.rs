@@ -5,7 +5,7 @@ use tcp::TimeWait;
 use units::{Bytes, Span, Time};
 use wire::tcp::Segment;
 
-use crate::host::{EndedPath, Request, connection};
+use crate::host::{EndedPath, Gaps, Request, connection};
 use crate::packet::{Ecn, Packet};
 
 /// An end of a flow that is over: its counters, and what still answers for it. A scenario may have
@@ -23,6 +23,8 @@ pub struct Ended {
     /// Datagrams received, and the sum of their delays.
     pub(crate) datagrams: (u64, Span),
     pub(crate) requests: Box<[Request]>,
+    /// The times without bytes in order, where they are measured.
+    pub(crate) gaps: Option<Box<Gaps>>,
     /// The route, the number and the rest of a TCP connection.
     pub(crate) rest: Option<(Route, u32, TimeWait)>,
     /// The paths of a striped connection.

@@ -4,6 +4,7 @@ mod application;
 mod connection;
 mod crowd;
 mod ended;
+mod gaps;
 mod gateway;
 mod one_or_more;
 mod plan;
@@ -26,6 +27,7 @@ pub use application::{Application, Client, Request, Server, Sink, Stream, Trace}
 pub use connection::{Connection, Subflow};
 pub use ended::Ended;
 pub(crate) use ended::EndedSender;
+pub use gaps::Gaps;
 pub use gateway::GatewayEnd;
 pub(crate) use gateway::{GatewayPlan, Passenger};
 pub(crate) use plan::FlowPlan;
@@ -121,6 +123,17 @@ impl Agent {
             Agent::UdpSource(source) => source.handle_deadline(now, out),
             Agent::UdpSink(_) => {}
             Agent::Gateway(gateway) => gateway.handle_deadline(now, out),
+        }
+    }
+
+    /// The times without bytes in order, at a receiver of which they are measured.
+    pub(crate) fn gaps(&self) -> Option<&Gaps> {
+        match self {
+            Agent::Tcp(connection) => connection.gaps(),
+            Agent::Ptcp(striped) => striped.gaps(),
+            Agent::Sockets(sockets) => sockets.gaps(),
+            Agent::Pool(pool) => pool.gaps(),
+            Agent::UdpSource(_) | Agent::UdpSink(_) | Agent::Gateway(_) => None,
         }
     }
 

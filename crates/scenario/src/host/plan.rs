@@ -13,7 +13,8 @@ use units::{Bytes, Seed, SubflowId, Time};
 use crate::distribution::Distribution;
 use crate::file::{Lines, PtcpSpec, SocketsSpec, TcpSpec, Transport, Workload};
 use crate::host::{
-    Agent, Application, Connection, Pool, Socket, Sockets, Striped, Subflow, UdpSink, UdpSource,
+    Agent, Application, Connection, Gaps, Pool, Socket, Sockets, Striped, Subflow, UdpSink,
+    UdpSource,
 };
 use crate::registry::Registry;
 
@@ -36,6 +37,8 @@ pub(crate) struct FlowPlan {
     pub(crate) seed: Seed,
     /// Whether it arrives in the course of the run.
     pub(crate) is_arrival: bool,
+    /// Whether the times without bytes in order are measured.
+    pub(crate) measures_gaps: bool,
 }
 
 impl FlowPlan {
@@ -44,8 +47,14 @@ impl FlowPlan {
         self.routes.iter().map(move |(there, back)| if is_sender { *there } else { *back })
     }
 
+    /// The times without bytes in order, of a receiver of which they are measured.
+    fn gaps(&self, is_sender: bool) -> Option<Box<Gaps>> {
+        (self.measures_gaps && !is_sender).then(|| Box::new(Gaps::new(self.start)))
+    }
+
     /// One end of the flow.
     pub(crate) fn agent(&self, is_sender: bool) -> Agent {
+        let gaps = self.gaps(is_sender);
         match &*self.transport {
             Transport::Udp(spec) => {
                 let seed = self.seed.stream("udp");
@@ -70,11 +79,15 @@ impl FlowPlan {
             Transport::Tcp(TcpSpec { workload: Workload::Requests(requests), .. })
                 if requests.lines != Lines::One =>
             {
-                Agent::Pool(Box::new(Pool::new(self, requests, is_sender)))
+                Agent::Pool(Box::new(Pool::new(self, requests, is_sender).with_gaps(gaps)))
             }
-            Transport::Tcp(spec) => Agent::Tcp(self.tcp(spec, is_sender)),
-            Transport::Ptcp(spec) => Agent::Ptcp(Box::new(self.ptcp(spec, is_sender))),
-            Transport::Sockets(spec) => Agent::Sockets(Box::new(self.sockets(spec, is_sender))),
+            Transport::Tcp(spec) => Agent::Tcp(self.tcp(spec, is_sender).with_gaps(gaps)),
+            Transport::Ptcp(spec) => {
+                Agent::Ptcp(Box::new(self.ptcp(spec, is_sender).with_gaps(gaps)))
+            }
+            Transport::Sockets(spec) => {
+                Agent::Sockets(Box::new(self.sockets(spec, is_sender).with_gaps(gaps)))
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use units::{Bytes, Span, Time};
 use wire::tcp::Segment;
 
 use crate::file::{Lines, Requests};
-use crate::host::{Connection, FlowPlan, Request, Subflow, connection};
+use crate::host::{Connection, FlowPlan, Gaps, Request, Subflow, connection};
 use crate::packet::{Ecn, Packet};
 
 /// One end of all connections over which the requests of a flow go. Connections are made when they
@@ -28,6 +28,8 @@ pub struct Pool {
     past: PoolCounts,
     /// The reader; `None` at the server.
     reader: Option<Box<PageReader>>,
+    /// The times in which no bytes arrived in order on any connection, where they are measured.
+    gaps: Option<Box<Gaps>>,
 }
 
 /// The counters of all connections.
@@ -104,7 +106,18 @@ impl Pool {
             over: HashMap::new(),
             past: PoolCounts::default(),
             reader: (!is_server).then(|| Box::new(reader())),
+            gaps: None,
         }
+    }
+
+    /// The same end, with a record of the times without bytes in order.
+    #[must_use]
+    pub(crate) fn with_gaps(self, gaps: Option<Box<Gaps>>) -> Pool {
+        Pool { gaps, ..self }
+    }
+
+    pub(crate) fn gaps(&self) -> Option<&Gaps> {
+        self.gaps.as_deref()
     }
 
     /// The connections that live.
@@ -149,7 +162,13 @@ impl Pool {
         }
         let plan = &self.plan;
         let line = self.live.entry(number).or_insert_with(|| plan.line(number, None));
+        let before = line.received();
         line.handle_segment(now, 0, segment, ecn, out);
+        if let Some(gaps) = &mut self.gaps
+            && line.received() > before
+        {
+            gaps.handle_received(now);
+        }
         self.settle(now, number, out);
     }
 

@@ -3,12 +3,13 @@
 
 use netsim::Out;
 use policy::cc::Controller;
+use recovery::Sending;
 use tcp::Transmit;
 use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::Segment;
 
 use crate::host::stripe::{Reader, Writer};
-use crate::host::{Application, NEVER, Subflow, connection};
+use crate::host::{Application, Gaps, NEVER, Subflow, connection};
 use crate::packet::{Ecn, Header, Packet, Piece};
 
 /// The only subflow of the controller of a socket.
@@ -45,6 +46,8 @@ pub struct Sockets {
     /// The time at which it stops writing.
     stop: Option<Time>,
     is_closed: bool,
+    /// The times without bytes in order, where they are measured.
+    gaps: Option<Box<Gaps>>,
 }
 
 impl Sockets {
@@ -77,7 +80,18 @@ impl Sockets {
             opens,
             stop,
             is_closed: false,
+            gaps: None,
         }
+    }
+
+    /// The same end, with a record of the times without bytes in order.
+    #[must_use]
+    pub(crate) fn with_gaps(self, gaps: Option<Box<Gaps>>) -> Sockets {
+        Sockets { gaps, ..self }
+    }
+
+    pub(crate) fn gaps(&self) -> Option<&Gaps> {
+        self.gaps.as_deref()
     }
 
     /// The application.
@@ -100,6 +114,13 @@ impl Sockets {
     /// The congestion window of one connection.
     pub(crate) fn connection_window(&self, index: usize) -> Bytes {
         self.each[index].controller.allowance(ONLY).window
+    }
+
+    /// What the sender of one connection does, and what it waits for; `None` unless it is open.
+    /// With all of its send buffer in flight there is nothing to send.
+    pub(crate) fn connection_sending(&self, now: Time, index: usize) -> Option<Sending> {
+        let Socket { controller, subflow } = self.each.get(index)?;
+        subflow.endpoint.sending(now, controller.as_ref())
     }
 
     /// The largest smoothed RTT of its connections.
@@ -146,6 +167,11 @@ impl Sockets {
         }
         // The end of the data behind what was read.
         self.each[index].subflow.endpoint.read(Bytes::ZERO);
+        if let Some(gaps) = &mut self.gaps
+            && self.received > before
+        {
+            gaps.handle_received(now);
+        }
         if self.received > before {
             self.application.handle_received(now, self.received);
         }
@@ -229,6 +255,6 @@ impl Sockets {
 /// The packet of a segment with a piece of a record.
 fn in_stream(connection: u32, piece: Piece, transmit: &Transmit) -> Packet {
     let bytes = u16::try_from(transmit.bytes.0).expect("the file's reader bounds the MSS");
-    let ecn = if transmit.is_ecn_capable { Ecn::Capable } else { Ecn::Incapable };
+    let ecn = Ecn::of(transmit);
     Packet::Record { connection, piece, bytes, ecn, header: Header::of(&transmit.segment) }
 }

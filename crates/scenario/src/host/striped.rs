@@ -3,11 +3,12 @@
 
 use netsim::{Out, Route};
 use ptcp::{Connection, Event};
+use recovery::Sending;
 use units::{Bytes, Span, SubflowId, Time};
 use wire::ptcp::Body;
 
 use crate::far_clock::FarClock;
-use crate::host::{Application, Ended};
+use crate::host::{Application, Ended, Gaps};
 use crate::packet::{Ecn, Packet};
 
 /// The only stream. The client opens it, and both ends write into it.
@@ -40,6 +41,8 @@ pub struct Striped {
     closed: Option<Box<[PathState]>>,
     /// Its clock, where that is not the other end's, and how many acknowledgements it has sent.
     clock: Option<(FarClock, u32)>,
+    /// The times without bytes in order, where they are measured.
+    gaps: Option<Box<Gaps>>,
 }
 
 /// The state of one path of a striped connection, as far as measures need it.
@@ -98,7 +101,18 @@ impl Striped {
             received: Bytes::ZERO,
             closed: None,
             clock: None,
+            gaps: None,
         }
+    }
+
+    /// The same end, with a record of the times without bytes in order.
+    #[must_use]
+    pub(crate) fn with_gaps(self, gaps: Option<Box<Gaps>>) -> Striped {
+        Striped { gaps, ..self }
+    }
+
+    pub(crate) fn gaps(&self) -> Option<&Gaps> {
+        self.gaps.as_deref()
     }
 
     /// The same end with a clock of its own.
@@ -166,6 +180,12 @@ impl Striped {
         }
     }
 
+    /// What the sender of a path does, and what it waits for; `None` unless it is open.
+    pub(crate) fn path_sending(&self, now: Time, path: usize) -> Option<Sending> {
+        let path = SubflowId(u16::try_from(path).ok()?);
+        self.connection.path_sending(now, path)
+    }
+
     /// The states of all paths.
     pub(crate) fn paths(&self) -> impl Iterator<Item = PathState> + '_ {
         (0..self.routes.len()).map(|path| self.path(path))
@@ -183,6 +203,7 @@ impl Striped {
         Some(Ended {
             arrived: self.arrived(),
             requests: self.application.requests().into(),
+            gaps: self.gaps.clone(),
             paths: ends.map(path).collect(),
             ..Ended::default()
         })
@@ -227,6 +248,11 @@ impl Striped {
         outcome.expect("both ends are ours");
         while let Some(event) = self.connection.poll_event() {
             if let Event::Readable { stream: STREAM, end, is_whole } = event {
+                if let Some(gaps) = &mut self.gaps
+                    && Bytes(end) > self.received
+                {
+                    gaps.handle_received(now);
+                }
                 self.received = Bytes(end);
                 self.application.handle_received(now, self.received);
                 if is_whole {

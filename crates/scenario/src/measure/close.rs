@@ -9,7 +9,8 @@ use super::counters::{Counter, FlowCounters};
 use super::distribution::SpanDistribution;
 use super::ideal::Ideal;
 use super::shares::Sums;
-use super::{Layout, PacketCounts, WindowRecord, WindowStats, float, subflow_name};
+use super::subjects::{Sheets, Subjects};
+use super::{Layout, PacketCounts, WindowRecord, WindowStats, float};
 use crate::build::Built;
 use crate::file::{FlowSpec, Scenario, SizeClasses, Transport, Window};
 use crate::flow_state::requests;
@@ -23,6 +24,7 @@ const DELAY_PERCENTILES: [Metric; 3] =
     [Metric::listed("delay_p50"), Metric::listed("delay_p95"), Metric::listed("delay_p99")];
 const DELAY_MAX: Metric = Metric::listed("delay_max");
 const JITTER: Metric = Metric::listed("jitter");
+const GAP: Metric = Metric::listed("gap");
 const RETRANSMISSIONS: Metric = Metric::listed("retransmissions");
 const TIMEOUTS: Metric = Metric::listed("timeouts");
 const BOTTLENECK: Metric = Metric::listed("bottleneck");
@@ -88,6 +90,8 @@ const LINK_MEASURES: usize = 24;
 /// All that a run comes to.
 pub(crate) struct Closed {
     pub(crate) measures: Measures,
+    /// Those of single flows that arrive in the course of the run.
+    pub(crate) arrivals: Measures,
     pub(crate) requests: Vec<CompletedRequest>,
     pub(crate) delays: Vec<DelayCount>,
 }
@@ -102,9 +106,15 @@ pub(super) fn close(
 ) -> Closed {
     let requests = requests_of_all(scenario, &built);
     drop(built);
-    let each = scenario.flows.len() * FLOW_MEASURES + scenario.links.len() * LINK_MEASURES;
-    let mut measures = Measures::with_capacity(stats.windows.len() * each);
-    let subjects = Subjects::note(scenario, &stats.layout, &mut measures);
+    let arriving = scenario.flows.iter().filter(|flow| flow.is_arrival()).count();
+    let [lasting, arriving] =
+        [scenario.flows.len() - arriving, arriving].map(|flows| flows * FLOW_MEASURES);
+    let with_links = lasting + scenario.links.len() * LINK_MEASURES;
+    let mut sheets = Sheets {
+        measures: Measures::with_capacity(stats.windows.len() * with_links),
+        arrivals: Measures::with_capacity(stats.windows.len() * arriving),
+    };
+    let subjects = Subjects::note(scenario, &stats.layout, &mut sheets);
     let capacities = capacities(scenario);
     let mut delays = Vec::new();
     for (number, (book, capacities)) in stats.windows.iter().zip(capacities).enumerate() {
@@ -118,9 +128,10 @@ pub(super) fn close(
             requests: &requests,
             counts,
         };
-        closing.close(&capacities, &mut measures, &mut delays);
+        closing.close(&capacities, &mut sheets, &mut delays);
     }
-    Closed { measures, requests, delays }
+    let Sheets { measures, arrivals } = sheets;
+    Closed { measures, arrivals, requests, delays }
 }
 
 /// The completed requests of all flows, flow by flow.
@@ -165,63 +176,6 @@ fn capacities(scenario: &Scenario) -> Vec<Vec<f64>> {
     capacities
 }
 
-/// The numbers of the names of everything that is measured.
-struct Subjects {
-    flows: Vec<SubjectId>,
-    /// Of flows with several.
-    subflows: Vec<SubjectId>,
-    groups: Vec<SubjectId>,
-    all: SubjectId,
-    /// The classes of sizes of each group, and last those of all flows.
-    classes: Vec<Vec<SubjectId>>,
-    /// By link: up and down.
-    links: Vec<[SubjectId; 2]>,
-}
-
-impl Subjects {
-    fn note(scenario: &Scenario, layout: &Layout, measures: &mut Measures) -> Subjects {
-        let flows = &scenario.flows;
-        Subjects {
-            flows: flows
-                .iter()
-                .map(|flow| measures.subject(Arc::clone(&flow.name), None))
-                .collect(),
-            subflows: layout
-                .subflows
-                .iter()
-                .map(|(flow, number)| {
-                    measures.subject(subflow_name(&flows[*flow].name, *number), None)
-                })
-                .collect(),
-            groups: layout
-                .groups
-                .names
-                .iter()
-                .map(|group| measures.subject(Arc::clone(group), None))
-                .collect(),
-            all: measures.subject("".into(), None),
-            classes: layout
-                .groups
-                .names
-                .iter()
-                .cloned()
-                .chain(["".into()])
-                .map(|of| {
-                    let classes = scenario.size_classes.names().iter();
-                    classes
-                        .map(|class| measures.subject(Arc::clone(&of), Some(Arc::clone(class))))
-                        .collect()
-                })
-                .collect(),
-            links: scenario
-                .links
-                .iter()
-                .map(|link| link.directions.clone().map(|of| measures.subject(of, None)))
-                .collect(),
-        }
-    }
-}
-
 /// One window, with all that its measures are computed from.
 struct Closing<'a> {
     number: usize,
@@ -242,6 +196,8 @@ struct GroupSums {
     shares: Sums,
     sent: f64,
     lost: f64,
+    /// The longest of a flow.
+    gap: Option<Span>,
     completions: Completions,
     /// By class of size.
     classes: Vec<Completions>,
@@ -297,6 +253,7 @@ impl GroupSums {
         }
         self.sent += book.sent.gained();
         self.lost += book.lost.gained();
+        self.gap = self.gap.max(book.gap);
         if let Some(delays) = delays {
             self.delays.get_or_insert_default().merge(delays);
         }
@@ -336,6 +293,7 @@ impl GroupSums {
         if let Some(delays) = &self.delays {
             put_delays(delays, &mut put);
         }
+        put_gap(self.gap, &mut put);
         self.completions.close(&mut put);
         self.arrivals.close(put);
     }
@@ -358,19 +316,31 @@ fn put_delays(delays: &SpanDistribution, mut put: impl FnMut(Metric, f64)) {
     }
 }
 
+fn put_gap(gap: Option<Span>, mut put: impl FnMut(Metric, f64)) {
+    if let Some(gap) = gap {
+        put(GAP, gap.as_secs_f64() * 1e3);
+    }
+}
+
 impl Closing<'_> {
-    fn close(&self, capacities: &[f64], measures: &mut Measures, delays: &mut Vec<DelayCount>) {
+    fn close(&self, capacities: &[f64], sheets: &mut Sheets, delays: &mut Vec<DelayCount>) {
         let span = self.book.window.to - self.book.window.from;
-        let window = measures.window(self.book.window.name.as_str().into());
-        let mut put = |scope, of: SubjectId, metric, value: f64| {
-            measures.put(scope, of, window, metric, value);
+        let name: Arc<str> = self.book.window.name.as_str().into();
+        let Sheets { measures, arrivals } = sheets;
+        // Both have all windows, in the same order.
+        let window = measures.window(Arc::clone(&name));
+        arrivals.window(name);
+        let mut put_flow = |scope, flow: usize, of: SubjectId, metric, value: f64| {
+            let is_arrival = self.scenario.flows[flow].is_arrival();
+            let sheet = if is_arrival { &mut *arrivals } else { &mut *measures };
+            sheet.put(scope, of, window, metric, value);
         };
         let mut groups: Vec<GroupSums> = Vec::new();
         groups.resize_with(self.subjects.groups.len() + 1, GroupSums::default);
         let all = groups.len() - 1;
         let mut requests = self.requests;
         for (index, flow) in self.subjects.flows.iter().enumerate() {
-            let mut put = |metric, value| put(Scope::Flow, *flow, metric, value);
+            let mut put = |metric, value| put_flow(Scope::Flow, index, *flow, metric, value);
             let book = &self.book.flows[index];
             let goodput = rate(book.arrived, span);
             let delays = self.counts.delays(self.number, index);
@@ -392,7 +362,12 @@ impl Closing<'_> {
             }
             completions.close(put);
         }
-        self.close_subflows(span, |of, metric, value| put(Scope::Subflow, of, metric, value));
+        self.close_subflows(span, |flow, of, metric, value| {
+            put_flow(Scope::Subflow, flow, of, metric, value);
+        });
+        let mut put = |scope, of: SubjectId, metric, value: f64| {
+            measures.put(scope, of, window, metric, value);
+        };
         let ids = self.subjects.groups.iter().map(|of| (Scope::Group, *of));
         let ids = ids.chain([(Scope::All, self.subjects.all)]);
         for (name, sums) in self.layout.groups.names.iter().zip(&groups) {
@@ -434,6 +409,7 @@ impl Closing<'_> {
         if let Some(marked) = book.marked {
             put(MARKS, marked.gained());
         }
+        put_gap(book.gap, &mut put);
         if let Some(delays) = self.counts.delays(self.number, index) {
             put_delays(&delays.times, &mut put);
             if let Some(jitter) = delays.jitter() {
@@ -444,11 +420,12 @@ impl Closing<'_> {
         }
     }
 
-    fn close_subflows(&self, span: Span, mut put: impl FnMut(SubjectId, Metric, f64)) {
+    /// The measures of the subflows, each with the index of its flow.
+    fn close_subflows(&self, span: Span, mut put: impl FnMut(usize, SubjectId, Metric, f64)) {
         for (index, (flow, number)) in self.layout.subflows.iter().enumerate() {
             let of = self.subjects.subflows[index];
             let book = &self.book.subflows[index];
-            let mut put = |metric, value| put(of, metric, value);
+            let mut put = |metric, value| put(*flow, of, metric, value);
             put(GOODPUT, rate(book.arrived, span));
             self.book.substates[index].close(&mut put);
             put(RETRANSMISSIONS, book.retransmitted.gained());

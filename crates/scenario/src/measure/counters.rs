@@ -7,8 +7,8 @@ use super::{Layout, PacketCounts, WindowRecord, float};
 use crate::build::Built;
 use crate::file::Scenario;
 use crate::flow_state::{
-    arrived, bottlenecks, datagrams, has_ended, marked, sender_counts, sent, subflow_arrived,
-    subflow_state,
+    arrived, bottlenecks, datagrams, has_ended, longest_gap, marked, sender_counts, sent,
+    subflow_arrived, subflow_state,
 };
 use crate::measures::Metric;
 
@@ -42,6 +42,8 @@ pub(super) struct FlowCounters {
     pub(super) delay: Counter,
     /// Whether the flow began before the end of the window, and had not ended before its begin.
     pub(super) lives: bool,
+    /// The longest time without bytes in order, where it is measured.
+    pub(super) gap: Option<Span>,
     /// The number of the bottleneck of each subflow of a striped connection, at the end.
     pub(super) bottlenecks: Vec<u16>,
 }
@@ -149,6 +151,9 @@ impl WindowRecord {
             }
             if !is_begin {
                 book.bottlenecks = bottlenecks(built, ends);
+            }
+            if !is_begin && book.lives && scenario.measures_gaps {
+                book.gap = longest_gap(built, ends, Time::ZERO + self.window.from);
             }
         }
         for (book, (flow, subflow)) in self.subflows.iter_mut().zip(&layout.subflows) {

@@ -1,14 +1,16 @@
-//! The tables beside that of the measures: completed requests, delays of packets, and samples over
-//! time.
+//! The tables beside that of the measures: single flows that arrive, completed requests, delays of
+//! packets, and samples over time.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use report::tidy::{Key, Kind, Measure as Column, Schema, Value};
 use units::{Bytes, Span, Time};
 
-use crate::file::Scenario;
+use crate::file::{FlowSpec, Scenario};
 use crate::measure::{CompletedRequest, DelayCount};
-use crate::results::SIZE_CLASS;
+use crate::measures::Measure;
+use crate::results::{SIZE_CLASS, measure_columns};
 use crate::run::Run;
 use crate::series::{FlowSeries, Series};
 use crate::sweep::Plan;
@@ -16,6 +18,8 @@ use crate::sweep::Plan;
 /// A table beside that of the measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TableKind {
+    /// The measures of single flows that arrive in the course of the run.
+    Flows,
     /// One row for each completed request.
     Requests,
     /// The distribution of the one-way delays of packets.
@@ -28,10 +32,22 @@ pub enum TableKind {
 pub(super) type StoredRow<'a> = (Vec<Value>, Option<(&'a str, f64)>);
 
 /// The measures of the table of samples: name, unit, meaning.
-const SAMPLED: [(&str, &str, &str); 9] = [
+const SAMPLED: [(&str, &str, &str); 11] = [
     ("goodput", "Mbit/s", "payload that arrived since the sample before, each byte once"),
     ("window", "packets", "the sender's window, of all subflows together"),
     ("rtt", "ms", "the smoothed round-trip time, the largest of the subflows"),
+    (
+        "phase",
+        "",
+        "of a flow with one subflow, or of a subflow: 0 in slow start, 1 in congestion avoidance, \
+         2 while losses are repaired, 3 after a timeout",
+    ),
+    (
+        "limit",
+        "",
+        "of the same, what keeps its next packet back: 0 nothing to send, 1 the receiver's window, \
+         2 the congestion window, 3 the pace, 4 the packet scheduler",
+    ),
     ("throughput", "Mbit/s", "bytes that the link delivered since the sample before"),
     ("queue", "packets", "the backlog, the packet on the wire included"),
     (
@@ -46,12 +62,14 @@ const SAMPLED: [(&str, &str, &str); 9] = [
 
 impl TableKind {
     /// All of them.
-    pub const ALL: [TableKind; 3] = [TableKind::Requests, TableKind::Delays, TableKind::Samples];
+    pub const ALL: [TableKind; 4] =
+        [TableKind::Flows, TableKind::Requests, TableKind::Delays, TableKind::Samples];
 
     /// The name of the table's file, without its extension.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            TableKind::Flows => "flows",
             TableKind::Requests => "requests",
             TableKind::Delays => "delays",
             TableKind::Samples => "samples",
@@ -60,12 +78,26 @@ impl TableKind {
 
     /// Whether runs of a plan can have rows of it.
     pub(super) fn is_of(self, plan: &Plan) -> bool {
-        self != TableKind::Delays || plan.scenarios().iter().any(|one| one.measures_delay)
+        let is_any = |has: fn(&Scenario) -> bool| plan.scenarios().iter().any(has);
+        match self {
+            TableKind::Flows => is_any(|one| one.flows.iter().any(FlowSpec::is_arrival)),
+            TableKind::Delays => is_any(|one| one.measures_delay),
+            TableKind::Requests | TableKind::Samples => true,
+        }
     }
 
     /// The columns behind those of the run, and the measures.
     pub(super) fn schema(self, run: impl Iterator<Item = Key>) -> Schema {
         match self {
+            TableKind::Flows => Schema::new(
+                run.chain([
+                    Key::new("window", Kind::Text, "", "the time over which it was measured"),
+                    Key::new("scope", Kind::Text, "", "flow, or subflow of one"),
+                    Key::new("of", Kind::Text, "", "which flow or subflow"),
+                    Key::new("group", Kind::Text, "", "the group of the flow"),
+                ]),
+                measure_columns(),
+            ),
             TableKind::Requests => Schema::of_records(run.chain([
                 Key::new("flow", Kind::Text, "", "the flow"),
                 Key::new("group", Kind::Text, "", "the group of the flow"),
@@ -117,6 +149,7 @@ impl TableKind {
     pub(super) fn lines(self, scenario: &Scenario, run: &Run) -> String {
         let mut text = String::new();
         match self {
+            TableKind::Flows => write_flows(&mut text, scenario, run),
             TableKind::Requests => {
                 for request in &run.requests {
                     write_request(&mut text, scenario, request);
@@ -141,6 +174,11 @@ impl TableKind {
     pub(super) fn row(self, line: &str) -> Option<StoredRow<'_>> {
         let mut parts = line.split('\t');
         match self {
+            TableKind::Flows => {
+                let keys = [parts.next()?, parts.next()?, parts.next()?, parts.next()?];
+                let (name, value) = (parts.next()?, parts.next()?.parse().ok()?);
+                Some((keys.map(Value::from).into(), Some((name, value))))
+            }
             TableKind::Requests => {
                 let (flow, group) = (parts.next()?, parts.next()?);
                 let mut nanos = || parts.next()?.parse().ok().map(Time::from_nanos);
@@ -190,6 +228,19 @@ impl TableKind {
 
 const FITS: &str = "memory takes all that is written";
 
+fn write_flows(text: &mut String, scenario: &Scenario, run: &Run) {
+    let arriving = scenario.flows.iter().filter(|flow| flow.is_arrival());
+    let groups: HashMap<&str, &str> = arriving.map(|flow| (&*flow.name, &*flow.group)).collect();
+    for measure in &run.arrivals {
+        let Measure { of, window, value, .. } = measure;
+        // Of a subflow, what precedes its number.
+        let flow = of.split_once('/').map_or(of, |(flow, _)| flow);
+        let group = groups.get(flow).copied().unwrap_or_default();
+        let (scope, name) = (measure.scope(), measure.name());
+        writeln!(text, "{window}\t{scope}\t{of}\t{group}\t{name}\t{value}").expect(FITS);
+    }
+}
+
 fn write_request(text: &mut String, scenario: &Scenario, request: &CompletedRequest) {
     let flow = &scenario.flows[request.flow as usize];
     let (at, done, bytes) = (request.at.as_nanos(), request.done.as_nanos(), request.bytes.0);
@@ -213,6 +264,8 @@ fn write_samples(text: &mut String, scenario: &Scenario, series: &Series) {
             line(scope, name, "goodput", &data.goodput);
             line(scope, name, "window", &data.window);
             line(scope, name, "rtt", &data.rtt);
+            line(scope, name, "phase", &data.phase);
+            line(scope, name, "limit", &data.limit);
         };
         for (spec, data) in scenario.flows.iter().zip(&series.flows) {
             flow("flow", &spec.name, data);

@@ -10,7 +10,10 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
 use policy::cc::{Allowance, Choke, Controller, Sent, Start};
-use recovery::{HyStart, OwnPacing, Pace, PathControl, Rack, RateReduction, RoundTrip};
+use recovery::{
+    HyStart, OwnPacing, Pace, PathControl, Rack, RateReduction, RoundTrip, SendLimit, SendPhase,
+    Sending,
+};
 use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::{CeCounters, Flags};
 
@@ -334,6 +337,30 @@ impl Sender {
         let is_slow_start =
             || cc.threshold(self.id).is_none_or(|threshold| allowance.window < threshold);
         self.path.is_paced(now, &pace, is_slow_start)
+    }
+
+    /// What it does, and what it waits for, by the last [`Sender::poll_send`].
+    pub(crate) fn sending<C: Controller + ?Sized>(&self, now: Time, cc: &C) -> Sending {
+        let allowance = cc.allowance(self.id);
+        let phase = match self.phase {
+            Phase::Recovery { .. } => SendPhase::Recovery,
+            Phase::Timeout { .. } => SendPhase::Timeout,
+            Phase::Open => match cc.threshold(self.id) {
+                Some(threshold) if allowance.window >= threshold => SendPhase::Avoidance,
+                _ => SendPhase::SlowStart,
+            },
+        };
+        let has_old = self.lost() > 0 || self.presumed_lost().is_some();
+        let limit = if self.is_idle() {
+            SendLimit::Application
+        } else if !has_old && self.next_new().is_none() {
+            SendLimit::Receiver
+        } else if allowance.state == Choke::Open && self.path.is_held(now) {
+            SendLimit::Pacing
+        } else {
+            SendLimit::Window
+        };
+        Sending { phase, limit }
     }
 
     /// What limits the pace: the controller's rate, or ten packets at once.

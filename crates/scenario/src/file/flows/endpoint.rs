@@ -67,8 +67,12 @@ pub(super) fn endpoint(section: &Section<'_>) -> Result<tcp::Config> {
             ("rack", Detection::Rack),
         ])?;
     }
+    if let Some(value) = section.get("ecn") {
+        config.is_scalable = value.is_text();
+        config.ecn =
+            if value.is_text() { value.word(&[("l4s", true)])? } else { value.boolean()? };
+    }
     for (key, slot) in [
-        ("ecn", &mut config.ecn),
         ("pacing", &mut config.pacing),
         ("hystart", &mut config.hystart),
         ("rate_reduction", &mut config.rate_reduction),
