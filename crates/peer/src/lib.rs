@@ -43,7 +43,7 @@ pub use identity::{Identity, Token, random, random_seed};
 pub use net::{Clock, CongestionControl};
 pub use options::{
     Credential, DialOptions, KeySource, Leading, ListenOptions, MAX_PATHS, Parts, RelayOptions,
-    Relaying,
+    Relaying, WaitingRelay,
 };
 pub use remote::{DEFAULT_PORT, FURTHER_PORTS, Remote};
 pub use rights::{May, Rights, RightsKey};

@@ -262,6 +262,15 @@ pub trait Leading: fmt::Debug + Send + Sync {
     fn seen(&self) -> watch::Receiver<BTreeMap<u8, SocketAddr>>;
 }
 
+/// A relay over which datagrams come to a host that waits there.
+#[derive(Clone, Debug)]
+pub struct WaitingRelay {
+    /// Its address.
+    pub dial: Remote,
+    /// What leads them to the host, from the time at which it is first asked on.
+    pub leading: Arc<dyn Leading>,
+}
+
 /// Addresses of the listening side, and the peers that it lets in.
 #[derive(Clone, Debug)]
 pub struct ListenOptions {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use peer::Fingerprint;
 use peer::places::WorkPlace;
 use reach::{For, permitted};
 use tokio::time::timeout;
@@ -21,6 +22,8 @@ use crate::state::{RelayGrant, RelayState};
 pub(crate) struct Associations<'a> {
     relay: &'a RelayState,
     key: &'a Arc<KeyState>,
+    /// The key of the host itself, which may be a guest of that key's.
+    owner: Fingerprint,
     grant: &'a RelayGrant,
     made: BTreeMap<u32, MadeAssociation>,
     /// The relay's number of that with the addresses of a host that waits.
@@ -39,10 +42,10 @@ struct MadeAssociation {
 impl<'a> Associations<'a> {
     pub(crate) fn new(
         relay: &'a RelayState,
-        key: &'a Arc<KeyState>,
+        (key, owner): (&'a Arc<KeyState>, Fingerprint),
         grant: &'a RelayGrant,
     ) -> Associations<'a> {
-        Associations { relay, key, grant, made: BTreeMap::new(), awaiting: None }
+        Associations { relay, key, owner, grant, made: BTreeMap::new(), awaiting: None }
     }
 
     /// The relay's number of the association with the addresses of a host that waits.
@@ -94,7 +97,8 @@ impl<'a> Associations<'a> {
             if self.awaiting.is_some() {
                 return Err(Reason::new(Code::Failed, "this host has such an association"));
             }
-            let made = datagrams.associate((self.key, None), number, DatagramsTo::Nowhere);
+            let made =
+                datagrams.associate((self.key, self.owner, None), number, DatagramsTo::Nowhere);
             made.map_err(|why| Reason::new(Code::Busy, &why))
         });
         self.awaiting = made.as_ref().map_or(self.awaiting, |made| Some(made.id));
@@ -153,7 +157,7 @@ impl<'a> Associations<'a> {
         };
         let busy = |why: String| Reason::new(Code::Busy, &why);
         let destination = datagrams.destination(&found?).map_err(busy)?;
-        datagrams.associate((self.key, rights.max), number, destination).map_err(busy)
+        datagrams.associate((self.key, self.owner, rights.max), number, destination).map_err(busy)
     }
 
     /// One with the host that waits there.
@@ -172,7 +176,7 @@ impl<'a> Associations<'a> {
         }
         let work = self.relay.meetings.path(self.key.fingerprint())?;
         let (max, to) = (host.rights.of_guests().max, DatagramsTo::Waiting(place));
-        let made = datagrams.associate((self.key, max), number, to);
+        let made = datagrams.associate((self.key, self.owner, max), number, to);
         let made = made.map_err(|why| Reason::new(Code::Busy, &why))?;
         datagrams.end_after(made.id, GUEST_TIME.into());
         Ok((made, Some(work)))

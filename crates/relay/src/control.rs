@@ -105,9 +105,10 @@ async fn answer(
 ) -> Result<(), ConnError> {
     let (mut draining, mut is_draining) = (relay.draining(), false);
     let mut turn = Instant::now();
-    let mut associations = Associations::new(relay, &state, grant);
+    let mut associations = Associations::new(relay, (&state, key), grant);
     let of_key = (grant.known.clone(), grant.rights.clone());
-    let mut registrations = Registrations::new(relay, &state, of_key, tell);
+    let to_wait = (&relay.meetings, relay.datagrams.get());
+    let mut registrations = Registrations::new(to_wait, &state, of_key, tell);
     // One attempt at a code has one connection.
     let mut has_knocked = false;
     loop {

@@ -194,13 +194,14 @@ impl Datagrams {
         Ok(DatagramsTo::Address(found))
     }
 
-    /// Associates a key's number with a destination.
+    /// Associates a number with a destination, for the host with the key `owner`: that of `key`, or
+    /// a guest of it.
     ///
     /// # Errors
     /// [`LabelError`], as text; the system's.
     pub(crate) fn associate(
         &self,
-        (key, bound): (&Arc<KeyState>, Option<Rate>),
+        (key, owner, bound): (&Arc<KeyState>, Fingerprint, Option<Rate>),
         number: u32,
         destination: DatagramsTo,
     ) -> Result<Associated, String> {
@@ -209,7 +210,7 @@ impl Datagrams {
         let id = u64::from_be_bytes(*octets.first_chunk().expect("it has 16"));
         let fingerprint = key.fingerprint();
         let mut state = self.0.state();
-        let associated = state.labels.associate(fingerprint, (id, &secret), destination);
+        let associated = state.labels.associate((fingerprint, owner), (id, &secret), destination);
         associated.map_err(|error| error.to_string())?;
         state.open.insert(id, key.open());
         let member = state.keys.entry(fingerprint).or_insert_with(|| Member {

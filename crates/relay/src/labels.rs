@@ -150,6 +150,8 @@ struct Way {
 #[derive(Debug)]
 struct AssociationEntry<K> {
     key: K,
+    /// Whose host has made it: the key's own, or a guest's. Labels move between those of one alone.
+    owner: K,
     tags: TagKey,
     destination: DatagramsTo,
     /// When the destination last sent something with one of the labels.
@@ -199,13 +201,14 @@ impl<K: Ord + Copy> Labels<K> {
         }
     }
 
-    /// A key's host may reach a destination under a random number, with that secret.
+    /// A key's host may reach a destination under a random number, with that secret; or a guest of
+    /// it, who has another key, may, at its cost.
     ///
     /// # Errors
     /// [`LabelError`], if there are too many, or the number is in use.
     pub fn associate(
         &mut self,
-        key: K,
+        (key, owner): (K, K),
         (id, secret): (u64, &[u8; SECRET]),
         destination: DatagramsTo,
     ) -> Result<(), LabelError> {
@@ -222,6 +225,7 @@ impl<K: Ord + Copy> Labels<K> {
         of_key.associations += 1;
         let association = AssociationEntry {
             key,
+            owner,
             tags: TagKey::new(secret),
             destination,
             heard_at: None,
@@ -235,13 +239,13 @@ impl<K: Ord + Copy> Labels<K> {
     }
 
     /// Registers labels of an association; those that are known are not counted again. A label of
-    /// another association of the same key leaves it.
+    /// another association of the same owner leaves it.
     ///
     /// # Errors
     /// [`LabelError`]; then none of them is registered.
     pub fn register(&mut self, id: u64, pairs: &[LabelPair]) -> Result<(), LabelError> {
         let association = self.associations.get(&id).ok_or(LabelError::Unknown)?;
-        let key = association.key;
+        let (key, owner) = (association.key, association.owner);
         let mut fresh: Vec<LabelPair> = Vec::new();
         let mut moved = Vec::new();
         for pair in pairs {
@@ -257,7 +261,7 @@ impl<K: Ord + Copy> Labels<K> {
                 return Err(LabelError::Taken);
             }
             for way in labels.iter().filter_map(|label| self.ways.get(label)) {
-                if way.association == id || self.associations[&way.association].key != key {
+                if way.association == id || self.associations[&way.association].owner != owner {
                     return Err(LabelError::Taken);
                 }
                 moved.push((way.association, way.pair));

@@ -23,7 +23,6 @@ use crate::datagrams::Datagrams;
 use crate::keys::KeyState;
 use crate::knocks::Knocks;
 use crate::rights::RelayRights;
-use crate::state::RelayState;
 use crate::told::Told;
 
 /// All hosts that wait, and connections that are on their way from them.
@@ -221,13 +220,12 @@ pub(crate) struct Registrations<'a> {
 
 impl<'a> Registrations<'a> {
     pub(crate) fn new(
-        relay: &'a RelayState,
+        (meetings, datagrams): (&'a Meetings, Option<&'a Datagrams>),
         key: &Arc<KeyState>,
         (known, rights): (Option<Peer>, RelayRights),
         control: &mpsc::Sender<Told>,
     ) -> Registrations<'a> {
         let (key, control, made) = (Arc::clone(key), control.clone(), HashMap::new());
-        let (meetings, datagrams) = (&relay.meetings, relay.datagrams.get());
         Registrations { meetings, datagrams, awaiting: None, key, known, rights, control, made }
     }
 

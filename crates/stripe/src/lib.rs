@@ -60,7 +60,7 @@
 //! | a handshake over the first route that answers | `driver/dialing.rs` |
 //! | the side that listens | `driver/listening.rs` |
 //! | one open connection; what it sends; its streams; its routes | `driver/link.rs`; `driver/sending.rs`, `driver/streams.rs`, `driver/routes.rs` |
-//! | what paths are for, at both sides | `driver/standings.rs` |
+//! | what paths are for, at both sides | `driver/classes.rs`, `driver/standings.rs` |
 //! | what a route says to a relay on its way | `preamble`, `driver/preambles.rs`, `driver/leading.rs` |
 //! | what the listening sockets say: to relays over which peers come, and to open ways | `driver/reached.rs` |
 //! | what passes on datagrams of others at the listening sockets | `passing` |

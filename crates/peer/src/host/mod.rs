@@ -49,7 +49,7 @@ use crate::{AuthorizedPeers, Error, Fingerprint, ListenOptions, Peer, random};
 use service::{Hosted, Join, Open, OpenRequest};
 use sockets::{Sockets, at_free_port};
 
-pub use service::{Asking, BARE, Entry, Meetings, Service, Services, SessionRequest, WaitingRelay};
+pub use service::{Asking, BARE, Entry, Meetings, Service, Services, SessionRequest};
 
 /// The carriers at which a host listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

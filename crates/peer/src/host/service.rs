@@ -13,7 +13,7 @@ use crate::conn::Conn;
 use crate::listen::opening::OpeningPlace;
 use crate::listen::{TokenCheck, TokenRefusal};
 use crate::metrics::Registry;
-use crate::{Fingerprint, Leading, Peer, Remote};
+use crate::{Fingerprint, Peer, WaitingRelay};
 
 /// A service for peers that dial this host.
 pub trait Service: Send + Sync + 'static {
@@ -91,15 +91,6 @@ pub trait Meetings: fmt::Debug + Send + Sync {
 
     /// Adds what it needs to the services of the host.
     fn joins(&self, services: Services) -> Services;
-}
-
-/// A relay over which datagrams come to a host that waits there.
-#[derive(Clone, Debug)]
-pub struct WaitingRelay {
-    /// Its address.
-    pub dial: Remote,
-    /// What leads them to the host, from the time at which it is first asked on.
-    pub leading: Arc<dyn Leading>,
 }
 
 /// The octets that are read of a connection before a service [takes](Service::serve_bare) it bare.

@@ -12,8 +12,8 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet, spawn_blocking};
 use tokio::time::timeout;
 
+use crate::WaitingRelay;
 use crate::dial::resolve;
-use crate::host::WaitingRelay;
 use crate::listen::own::OwnAddresses;
 
 /// The local addresses that are bound at one relay, at most.

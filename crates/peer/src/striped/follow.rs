@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use net::socket::unmapped;
 use stripe::{Connection, RouteChange, RouteId, RouteState, RouteStats, SendHalf};
 use tokio::sync::broadcast;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use units::{Bytes, PathId, Span};
+use wire::Emit;
 use wire::asked::MOST_PUNCHED;
 
 use super::route::{Leads, route};
@@ -23,6 +24,8 @@ use crate::dial::{Candidate, Keeper, Plan, Via};
 const LOOK: Duration = Duration::from_millis(500);
 /// The candidates of a plan that are tried at a time.
 const GUESSES: usize = 3;
+/// The time in which the other side has room for what it is told.
+const TOLD_WITHIN: Duration = Duration::from_millis(500);
 /// The time after which a direct way would have been found.
 const FOUND_BY: Duration = Duration::from_secs(5);
 /// The interval of counts of capped interfaces.
@@ -139,7 +142,9 @@ impl Follower {
     async fn ask_for_ways(&self) {
         let Some(key) = self.leads.punches() else { return };
         let mut asking = self.asking.lock().await;
-        let Some(sending) = &mut *asking else { return };
+        if asking.is_none() {
+            return;
+        }
         let plans = self.keeper.routes(self.host);
         let is_direct = |path| plans.iter().any(|plan| plan.id == path && plan.via == Via::Direct);
         let routes = self.connection.stats().await.routes;
@@ -159,21 +164,13 @@ impl Follower {
             self.asked_at.lock().await.replace(Instant::now());
         }
         told.extend(fresh.iter().copied());
-        if let Err(error) = announcement::write(sending, &key.wish(fresh)).await {
-            tracing::debug!(%error, "no ways were asked for");
-            *asking = None;
-        }
+        say(&mut asking, &key.wish(fresh)).await;
     }
 
     /// Tells the other side what the paths are for.
     async fn tell_standings(&self) {
-        let mut asking = self.asking.lock().await;
-        let Some(sending) = &mut *asking else { return };
         let all = standings::of_paths(&self.connection.standings().borrow());
-        if let Err(error) = announcement::write(sending, &all).await {
-            tracing::debug!(%error, "it was not told what the paths are for");
-            *asking = None;
-        }
+        say(&mut *self.asking.lock().await, &all).await;
     }
 
     /// Says once that no direct way was found, when there has been time for one.
@@ -291,6 +288,18 @@ impl Follower {
             }
         }
     }
+}
+
+/// Says something to the other side, if it can be told anything. One that does not read is told
+/// nothing more: caps have to be counted meanwhile.
+async fn say(asking: &mut Option<SendHalf>, frame: &impl Emit) {
+    let Some(sending) = asking else { return };
+    match timeout(TOLD_WITHIN, announcement::write(sending, frame)).await {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => tracing::debug!(%error, "the other side is told nothing more"),
+        Err(_) => tracing::debug!("the other side does not read what it is told"),
+    }
+    *asking = None;
 }
 
 /// The routes of a path.

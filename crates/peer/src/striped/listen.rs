@@ -16,11 +16,10 @@ use wire::session::MAX_ADDRESSES;
 use super::announcement::{self, Announcing};
 use super::awaiting::Awaiting;
 use super::{punching, standings};
-use crate::host::WaitingRelay;
 use crate::listen::announced;
 use crate::listen::own::OwnAddresses;
 use crate::tls::ServerTls;
-use crate::{Error, Fingerprint, ListenOptions};
+use crate::{Error, Fingerprint, ListenOptions, WaitingRelay};
 
 /// The receive buffer of an admitted peer, at most: 10 Gbit/s over 100 ms.
 pub(super) const RECEIVE_BUFFER: Bytes = Bytes::mib(128);

@@ -118,7 +118,9 @@ mod tests {
 
     fn relay() -> Labels<char> {
         let mut labels = Labels::new(&[1; 32]);
-        labels.associate('a', (7, &SECRET), DatagramsTo::Address(place("192.0.2.7:7707"))).unwrap();
+        labels
+            .associate(('a', 'a'), (7, &SECRET), DatagramsTo::Address(place("192.0.2.7:7707")))
+            .unwrap();
         labels
     }
 
@@ -159,7 +161,7 @@ mod tests {
         assert!(now < at(22_000) && now > at(20_000), "{now:?}");
         // And it is bound again as soon as the relay knows the association.
         let far = DatagramsTo::Address(place("192.0.2.7:7707"));
-        other.associate('a', (7, &SECRET), far).unwrap();
+        other.associate(('a', 'a'), (7, &SECRET), far).unwrap();
         let now = binding.poll_deadline();
         exchange(&mut binding, &mut other, now, "198.51.100.1:4000");
         assert!(binding.is_bound());

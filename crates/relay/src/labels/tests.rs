@@ -39,7 +39,7 @@ fn bind(id: u64, route: u8, cookie: [u8; COOKIE], secret: &[u8; 32]) -> Vec<u8> 
 /// A table with the association 1 to `FAR`, and the pairs 10 to 13.
 fn table() -> Labels<char> {
     let mut labels = Labels::new(&[1; 32]);
-    labels.associate('a', (1, &SECRET), to(FAR)).unwrap();
+    labels.associate(('a', 'a'), (1, &SECRET), to(FAR)).unwrap();
     labels.register(1, &[10, 11, 12, 13].map(pair)).unwrap();
     labels
 }
@@ -150,7 +150,7 @@ fn nothing_is_longer_than_what_it_answers_and_challenges_are_few() {
 #[test]
 fn a_cookie_is_good_for_its_address_its_association_and_a_while() {
     let mut labels = table();
-    labels.associate('b', (2, &[8; 32]), to(FAR)).unwrap();
+    labels.associate(('b', 'b'), (2, &[8; 32]), to(FAR)).unwrap();
     let cookie = challenged(&mut labels, at(0), NEAR);
     let is_bound = |labels: &mut Labels<char>, now, from, datagram: &[u8]| {
         let step = labels.handle_datagram(now, place(from), datagram);
@@ -215,7 +215,7 @@ fn a_destination_that_says_nothing_gets_little() {
     }
     assert!(later <= 10 * 32_000 + 12_000, "{later} bytes in ten seconds");
     // Other associations of the key have no allowance of their own.
-    labels.associate('a', (2, &SECRET), to(ELSEWHERE)).unwrap();
+    labels.associate(('a', 'a'), (2, &SECRET), to(ELSEWHERE)).unwrap();
     labels.register(2, &[pair(40)]).unwrap();
     let asked = bind(2, 0, [0; COOKIE], &SECRET);
     let Step::Answer(answer) = labels.handle_datagram(at(10_000), place(NEAR), &asked) else {
@@ -257,7 +257,7 @@ fn an_association_outlives_its_control_connection_for_a_while() {
     labels.handle_deadline(at(29_999));
     assert_eq!(sent(&mut labels, at(29_999), NEAR, 20).as_deref(), Some(FAR));
     // The next control connection makes its own, which takes the labels over.
-    labels.associate('a', (2, &SECRET), to(FAR)).unwrap();
+    labels.associate(('a', 'a'), (2, &SECRET), to(FAR)).unwrap();
     labels.register(2, &[10, 11].map(pair)).unwrap();
     assert_eq!(labels.counts(), (2, 4));
     assert_eq!(sent(&mut labels, at(29_999), NEAR, 20), None, "it is bound there no more");
@@ -269,7 +269,7 @@ fn an_association_outlives_its_control_connection_for_a_while() {
 #[test]
 fn labels_of_other_keys_and_of_other_uses_are_not_taken() {
     let mut labels = table();
-    labels.associate('b', (2, &SECRET), to(ELSEWHERE)).unwrap();
+    labels.associate(('b', 'b'), (2, &SECRET), to(ELSEWHERE)).unwrap();
     let is_taken = |labels: &mut Labels<char>, to, from| {
         labels.register(2, &[pair(30), LabelPair { to, from }]) == Err(LabelError::Taken)
     };
@@ -281,8 +281,8 @@ fn labels_of_other_keys_and_of_other_uses_are_not_taken() {
     assert_eq!(labels.register(1, &[pair(10)]), Ok(()), "it is known");
     assert_eq!(labels.register(9, &[pair(50)]), Err(LabelError::Unknown));
     assert_eq!(labels.counts(), (2, 4), "nothing of a frame that is refused is registered");
-    assert_eq!(labels.associate('b', (20, &SECRET), to(FAR)), Err(LabelError::Taken));
-    assert_eq!(labels.associate('b', (1, &SECRET), to(FAR)), Err(LabelError::Taken));
+    assert_eq!(labels.associate(('b', 'b'), (20, &SECRET), to(FAR)), Err(LabelError::Taken));
+    assert_eq!(labels.associate(('b', 'b'), (1, &SECRET), to(FAR)), Err(LabelError::Taken));
 }
 
 #[test]
@@ -290,7 +290,7 @@ fn a_key_that_wants_a_million_labels_gets_its_share_and_leaves_others_theirs() {
     let mut labels = Labels::new(&[1; 32]);
     let mut taken = 0_usize;
     for id in 0..12_000_u64 {
-        if labels.associate('a', (u64::MAX - id, &SECRET), to(FAR)).is_err() {
+        if labels.associate(('a', 'a'), (u64::MAX - id, &SECRET), to(FAR)).is_err() {
             continue;
         }
         for number in 0..90 {
@@ -300,7 +300,7 @@ fn a_key_that_wants_a_million_labels_gets_its_share_and_leaves_others_theirs() {
     }
     assert_eq!((taken, labels.count_of(&'a')), (PAIRS_EACH, ASSOCIATIONS_EACH));
     let many: Vec<LabelPair> = (0..=PAIRS_OF_ONE as u64).map(|n| pair(1_000_000 + n)).collect();
-    labels.associate('b', (u64::MAX / 2, &SECRET), to(FAR)).unwrap();
+    labels.associate(('b', 'b'), (u64::MAX / 2, &SECRET), to(FAR)).unwrap();
     assert_eq!(labels.register(u64::MAX / 2, &many), Err(LabelError::Labels));
     assert_eq!(labels.register(u64::MAX / 2, &many[1..]), Ok(()));
 }
@@ -338,8 +338,8 @@ const HOST: [&str; 2] = ["203.0.113.1:7707", "203.0.113.2:40001"];
 /// A table with a guest's association 1 to the place of a host, and that of the host.
 fn met() -> Labels<char> {
     let mut labels = Labels::new(&[1; 32]);
-    labels.associate('a', (1, &SECRET), DatagramsTo::Waiting(PLACE)).unwrap();
-    labels.associate('a', (2, &SECRET), DatagramsTo::Nowhere).unwrap();
+    labels.associate(('a', 'a'), (1, &SECRET), DatagramsTo::Waiting(PLACE)).unwrap();
+    labels.associate(('a', 'a'), (2, &SECRET), DatagramsTo::Nowhere).unwrap();
     labels.register(1, &[10, 11].map(pair)).unwrap();
     bind_route(&mut labels, at(0), NEAR, 0);
     labels
@@ -394,7 +394,7 @@ fn a_host_that_comes_back_takes_its_guests_along_and_one_that_leaves_does_not() 
     // Its control connection ends; a further one has another association.
     labels.handle_orphaned(at(20), 2);
     assert!(forwarded(&mut labels, at(30), NEAR, 20).is_some());
-    labels.associate('a', (3, &SECRET), DatagramsTo::Nowhere).unwrap();
+    labels.associate(('a', 'a'), (3, &SECRET), DatagramsTo::Nowhere).unwrap();
     labels.wait_at(PLACE, 3);
     assert_eq!(forwarded(&mut labels, at(30), NEAR, 20), None, "3 has bound nothing yet");
     labels.leave(&PLACE, 2);
@@ -427,4 +427,18 @@ fn an_association_ends_when_it_was_to() {
     assert!(labels.has(1));
     labels.handle_deadline(at(5_000));
     assert!(!labels.has(1));
+}
+
+/// A guest who has seen a label of another one's.
+#[test]
+fn guests_of_a_host_have_nothing_of_each_others() {
+    let mut labels = met();
+    for (id, guest) in [(5, 'x'), (6, 'y'), (7, 'x')] {
+        labels.associate(('a', guest), (id, &SECRET), DatagramsTo::Waiting(PLACE)).unwrap();
+    }
+    labels.register(5, &[pair(40)]).unwrap();
+    assert_eq!(labels.register(6, &[pair(40)]), Err(LabelError::Taken));
+    // The same guest, over another control connection.
+    assert_eq!(labels.register(7, &[pair(40)]), Ok(()));
+    assert_eq!(labels.count_of(&'a'), 5, "they are at the cost of their host");
 }

@@ -3,6 +3,7 @@
 
 mod arrival;
 mod carried;
+mod classes;
 mod dialing;
 mod entrusted;
 mod guests;
