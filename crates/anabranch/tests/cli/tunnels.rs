@@ -180,7 +180,10 @@ fn mistakes_are_usage_errors_that_say_what_to_do() {
         (&["tunnel", "nas"][..], "nothing to carry"),
         (&["tunnel", "nas", "--socks", "a:b"], "'a:b' is not PORT"),
         (&["tunnel", "nas", "-L", "80:a"], "8000:db.internal:5432"),
-        (&["tunnel", "--socks", "1080"], "<HOST[:PORT]>"),
+        (
+            &["tunnel", "--socks", "1080"],
+            "name the HOST that runs 'anabranch serve-tunnel', or --via",
+        ),
         (&["tunnel", "nas", "-L", "0:a:1", "--proxy-login", "x"], "--proxy-login"),
         (&["tunnel", "nas", "--transparent", "./path"], "needs a port"),
         (&["tunnel", "--transparent", "3129", "--transparent-rules", "print"], "--for"),

@@ -233,6 +233,22 @@ impl<O: SessionOpener> SessionDriver<O> {
         }
     }
 
+    /// Waits for the acknowledgements of the last data: the end may have come sooner, by another
+    /// connection.
+    async fn acknowledged(&self) {
+        let Some(session) = &self.session else { return };
+        loop {
+            let now = self.clock.now();
+            let core = session.core();
+            let is_whole = core.totals(now).acked >= core.layout().total();
+            drop(core);
+            if is_whole {
+                return;
+            }
+            sleep_until(Instant::now() + Duration::from_millis(1)).await;
+        }
+    }
+
     /// Handles a report of a path. Returns the end of the session, if the report ends it.
     async fn handle(&mut self, report: Report) -> Result<Option<DialEnd>, Error> {
         match report {
@@ -250,6 +266,7 @@ impl<O: SessionOpener> SessionDriver<O> {
             }
             Report::Done(micros) => {
                 self.joining.opener.note_complete();
+                let _ = timeout(COUNTING, self.acknowledged()).await;
                 // A short transfer may be over before anything was counted.
                 for carrier in self.dialer.terms().striped.values() {
                     let _ = timeout(COUNTING, carrier.refresh()).await;

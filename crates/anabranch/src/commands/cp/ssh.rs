@@ -508,6 +508,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::event::{PollFd, PollFlags, poll};
+
     use super::*;
     use crate::commands::cp::messages::{Operation, Version};
 
@@ -533,7 +535,12 @@ mod tests {
         assert!(!none.lacks_program, "nothing is installed there");
         assert!(none.failure.message().unwrap().contains("no answer within 5 minutes"));
         let chatters = Ssh::stub("echo welcome; exec sleep 600");
-        let left = chatters.start().unwrap().greet().await.unwrap_err();
+        let mut chattering = chatters.start().unwrap();
+        // The clock stands still until the shell, which has one of its own, has spoken.
+        let output = chattering.lines.reader.get_ref();
+        let mut spoken = [PollFd::new(output, PollFlags::IN)];
+        assert_eq!(poll(&mut spoken, None).unwrap(), 1);
+        let left = chattering.greet().await.unwrap_err();
         let said = left.failure.message().unwrap();
         assert!(said.contains("within 30 s of its first output; its output: welcome"), "{said}");
         let deaf = Ssh::stub("exec sleep 600");
