@@ -237,14 +237,11 @@ impl<O: SessionOpener> SessionDriver<O> {
     /// connection.
     async fn acknowledged(&self) {
         let Some(session) = &self.session else { return };
-        loop {
-            let now = self.clock.now();
+        let is_whole = || {
             let core = session.core();
-            let is_whole = core.totals(now).acked >= core.layout().total();
-            drop(core);
-            if is_whole {
-                return;
-            }
+            core.totals(self.clock.now()).acked >= core.layout().total()
+        };
+        while !is_whole() {
             sleep_until(Instant::now() + Duration::from_millis(1)).await;
         }
     }
