@@ -143,6 +143,12 @@ impl Listener {
         })
     }
 
+    /// Whether a label is that of a path of a connection, or of a handshake in progress.
+    #[must_use]
+    pub fn has_label(&self, label: u64) -> bool {
+        self.routes.contains_key(&label) || self.strangers.contains_key(&label)
+    }
+
     /// A datagram arrived. A data packet of a connection is the caller's to open, by
     /// [`Session::open`](crate::Session::open); everything else is dealt with here.
     pub fn handle_datagram(

@@ -253,7 +253,8 @@ impl CarrierShared {
             of_paths.map(|route| route.sent.max(route.received)).sum()
         };
         let moved = (moved(&primary), moved(&overflow));
-        let is_needed = state.overflow.update(Instant::now(), moved, rest, bound);
+        let are_relayed = self.keeper.terms().options.is_met;
+        let is_needed = state.overflow.update(Instant::now(), moved, (rest, are_relayed), bound);
         drop(state);
         let class = if is_needed { stripe::Class::Overflow } else { stripe::Class::Reserve };
         for route in counted.routes.iter().filter(|route| overflow.contains(&route.path)) {

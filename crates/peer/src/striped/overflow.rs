@@ -13,6 +13,10 @@ const GAIN: u64 = 110;
 /// The pause after a trial that brought nothing; it doubles.
 const PAUSE: Duration = Duration::from_secs(30);
 
+/// The least time until overflow routes over a relay are tried beside direct ones that are no
+/// slower than they were: they mostly share its line, and cost the relay's owner.
+const RELAYED_AFTER: Duration = Duration::from_secs(10);
+
 /// Whether overflow routes are needed.
 #[derive(Debug, Default)]
 pub(super) struct Overflow {
@@ -21,6 +25,10 @@ pub(super) struct Overflow {
     /// Whether the primary routes have had time to reach their rate: a direct route may come long
     /// after that over a relay, which carries alone until then.
     are_settled: bool,
+    /// Since when the overflow routes have carried alone, and what they had moved then.
+    alone: Option<(Instant, Bytes)>,
+    /// Their rate until the primary routes began.
+    alone_rate: Rate,
     is_needed: bool,
     trial: Option<Trial>,
     /// When the next trial may be, and the pause that led there.
@@ -36,18 +44,20 @@ struct Trial {
 }
 
 impl Overflow {
-    /// The primary routes and the overflow routes have moved `moved`, and `rest` is to come.
-    /// Whether overflow routes are needed from now on.
+    /// The primary routes and the overflow routes have moved `moved`, and `rest` is to come; the
+    /// latter lead over relays beside direct ones, or not. Whether overflow routes are needed from
+    /// now on.
     pub(super) fn update(
         &mut self,
         now: Instant,
         moved: (Bytes, Bytes),
-        rest: Bytes,
+        (rest, are_relayed): (Bytes, bool),
         bound: Option<Rate>,
     ) -> bool {
         let (since, before) = *self.since.get_or_insert((now, moved));
         if !self.are_settled && moved.0 == before.0 {
             // They have not begun.
+            self.note_alone((since, before.1), now, moved.1);
             self.since = Some((now, moved));
             return self.is_needed;
         }
@@ -62,6 +72,10 @@ impl Overflow {
         }
         let rate = |moved: Bytes, before: Bytes| Bytes(moved.0.saturating_sub(before.0)) / span;
         let primary = rate(moved.0, before.0).max(Rate::kbit(1));
+        let is_faster = self.alone_rate.as_bits() > primary.as_bits() / 100 * GAIN;
+        if are_relayed && self.next.is_none() && !is_faster {
+            self.next = Some((now + RELAYED_AFTER, PAUSE / 2));
+        }
         let all = primary + rate(moved.1, before.1);
         let is_bound = bound.is_some_and(|bound| primary.as_bits() >= bound.as_bits() / 100 * 85);
         let helps = overflow::are_needed(rest, primary, overflow::AFTER, self.is_needed);
@@ -75,6 +89,14 @@ impl Overflow {
             self.judge(now, trial, all);
         }
         self.is_needed
+    }
+
+    /// The overflow routes carry alone.
+    fn note_alone(&mut self, before: (Instant, Bytes), now: Instant, moved: Bytes) {
+        if moved > before.1 {
+            let (since, first) = *self.alone.get_or_insert(before);
+            self.alone_rate = (moved - first) / Span::from(now - since);
+        }
     }
 
     /// Ends a trial in which the routes have had their time.
@@ -110,7 +132,7 @@ mod tests {
         let (mut is_needed, mut used) = (false, 0);
         let mut moved = (Bytes::ZERO, Bytes::ZERO);
         for step in 0..seconds * 10 {
-            is_needed = overflow.update(began + STEP * step, moved, rest, bound);
+            is_needed = overflow.update(began + STEP * step, moved, (rest, false), bound);
             let kept = if is_needed { rate - takes } else { rate };
             moved.0 += kept * Span::from(STEP);
             if is_needed {
@@ -139,7 +161,8 @@ mod tests {
         let (mut overflow, began) = (Overflow::default(), Instant::now());
         let mut moved = (Bytes::ZERO, Bytes::ZERO);
         for step in 0..200_u32 {
-            let is_needed = overflow.update(began + STEP * step, moved, Bytes(20_000_000), None);
+            let left = (Bytes(20_000_000), false);
+            let is_needed = overflow.update(began + STEP * step, moved, left, None);
             assert!(!is_needed, "after {step} steps");
             // Nine seconds of 20 Mbit/s, once it has them.
             let rate = match step {
@@ -149,6 +172,29 @@ mod tests {
             };
             moved.0 += Rate::mbit(rate) * Span::from(STEP);
             moved.1 += Rate::mbit(if step < 30 { 20 } else { 0 }) * Span::from(STEP);
+        }
+    }
+
+    /// Of hosts that met: a direct route that is as fast as the relay's was is left alone for a
+    /// while, and one that is slower is not.
+    #[test]
+    fn a_relay_is_tried_soon_where_it_was_faster() {
+        for (direct, from, to) in [(20, 10.0, 20.0), (2, 3.0, 8.0)] {
+            let (mut overflow, began) = (Overflow::default(), Instant::now());
+            let mut moved = (Bytes::ZERO, Bytes::ZERO);
+            let mut first = None;
+            for step in 0..400_u32 {
+                let left = (Bytes(1 << 40), true);
+                let is_needed = overflow.update(began + STEP * step, moved, left, None);
+                first = first.or(is_needed.then_some(step));
+                // The relay's alone for two seconds.
+                let primary = if step < 20 { 0 } else { direct };
+                moved.0 += Rate::mbit(primary) * Span::from(STEP);
+                let relayed = step < 20 || is_needed;
+                moved.1 += Rate::mbit(if relayed { 20 } else { 0 }) * Span::from(STEP);
+            }
+            let first = f64::from(first.expect("it is tried")) / 10.0;
+            assert!((from..to).contains(&first), "{direct} Mbit/s: after {first} s");
         }
     }
 

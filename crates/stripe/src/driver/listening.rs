@@ -95,6 +95,11 @@ impl Listener {
         Ok(())
     }
 
+    /// Whether a label is that of one of its connections or handshakes.
+    pub(super) fn has_label(&self, label: u64) -> bool {
+        self.handshakes.has_label(label)
+    }
+
     /// The number of a listening socket.
     pub(super) fn number_of(&self, socket: SocketKey) -> Option<usize> {
         self.sockets.iter().position(|(key, _)| *key == socket)

@@ -33,6 +33,7 @@ use secure::address_block;
 use sys::poll::{Interest, Poller, Ready};
 use tokio::sync::watch;
 use units::{Bytes, Span, Time};
+use wire::datagram::Outer;
 
 use crate::Rations;
 use crate::arrivals::{Arrivals, Arrived};
@@ -46,7 +47,7 @@ use leavings::Leavings;
 use link::Link;
 pub(crate) use listening::Listener;
 use places::{NoPlace, Places};
-use sockets::{Owner, SocketKey, Sockets, each};
+use sockets::{Datagram, Owner, SocketKey, Sockets, datagrams};
 
 /// The key of the inbox's waker; those of sockets are below.
 const WAKER: u64 = u64::MAX;
@@ -483,42 +484,16 @@ impl Driver {
                 self.touched.push(key);
             }
             let now = self.clock.now();
-            let listener = self.listener.as_ref().filter(|_| owner == Owner::Listening);
-            let number = listener.and_then(|listener| listener.number_of(socket));
-            let mut passing = self.passing.take();
-            let pass = |arrived: &Arrived<'_>| match (&mut passing, number) {
-                (Some(passing), Some(number)) => passing.pass(number, arrived),
-                _ => false,
-            };
-            each(arrivals, pass, |mut datagram| {
-                datagram.at = self.clock.arrival(now, datagram.stamp);
-                datagram.taken = now;
-                datagram.socket = socket;
-                match owner {
-                    Owner::Link { key, route } => {
-                        self.touched.push(key);
-                        if let Some(dialing) = self.dialing.get_mut(&key) {
-                            dialing.handle_datagram(now, route, (datagram.from, datagram.bytes));
-                        } else if let Some(link) = self.links.get_mut(&key) {
-                            link.handle_datagram(route, datagram, &mut self.guest);
-                        }
-                    }
-                    Owner::Listening => {
-                        let Some(listener) = &mut self.listener else { return };
-                        match listener.handle_datagram(&mut datagram) {
-                            Some((key, path)) => {
-                                if let Some(link) = self.links.get_mut(&key) {
-                                    link.handle_packet(path, datagram, &mut self.guest);
-                                    self.touched.push(key);
-                                }
-                            }
-                            // Packets of a connection that this begins may be next.
-                            None => self.serve_listener(now),
-                        }
-                    }
+            for arrived in arrivals.drain() {
+                if owner == Owner::Listening && self.pass_on(socket, &arrived) {
+                    continue;
                 }
-            });
-            self.passing = passing;
+                for mut datagram in datagrams(arrived) {
+                    datagram.at = self.clock.arrival(now, datagram.stamp);
+                    (datagram.taken, datagram.socket) = (now, socket);
+                    self.take(now, owner, datagram);
+                }
+            }
             self.touched.sort_unstable();
             self.touched.dedup();
             for key in &self.touched {
@@ -528,6 +503,45 @@ impl Driver {
             }
             if !is_more {
                 return;
+            }
+        }
+    }
+
+    /// Whether datagrams at a listening socket are those of others, and were passed on. The
+    /// endpoint's own labels come first: whoever has seen one may have told it to a relay.
+    fn pass_on(&mut self, socket: SocketKey, arrived: &Arrived<'_>) -> bool {
+        let (Some(listener), Some(passing)) = (&self.listener, &mut self.passing) else {
+            return false;
+        };
+        let first = &arrived.bytes[..arrived.segment.min(arrived.bytes.len())];
+        let is_own = Outer::label(first).is_none_or(|label| listener.has_label(label));
+        let number = listener.number_of(socket).filter(|_| !is_own);
+        number.is_some_and(|number| passing.pass(number, arrived))
+    }
+
+    /// A datagram arrived at a socket.
+    fn take(&mut self, now: Time, owner: Owner, mut datagram: Datagram<'_>) {
+        match owner {
+            Owner::Link { key, route } => {
+                self.touched.push(key);
+                if let Some(dialing) = self.dialing.get_mut(&key) {
+                    dialing.handle_datagram(now, route, (datagram.from, datagram.bytes));
+                } else if let Some(link) = self.links.get_mut(&key) {
+                    link.handle_datagram(route, datagram, &mut self.guest);
+                }
+            }
+            Owner::Listening => {
+                let Some(listener) = &mut self.listener else { return };
+                match listener.handle_datagram(&mut datagram) {
+                    Some((key, path)) => {
+                        if let Some(link) = self.links.get_mut(&key) {
+                            link.handle_packet(path, datagram, &mut self.guest);
+                            self.touched.push(key);
+                        }
+                    }
+                    // Packets of a connection that this begins may be next.
+                    None => self.serve_listener(now),
+                }
             }
         }
     }

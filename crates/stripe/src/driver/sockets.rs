@@ -11,7 +11,7 @@ use sys::poll::{Interest, Poller, Ready};
 use units::Time;
 
 use super::GUEST;
-use crate::arrivals::{Arrivals, Arrived};
+use crate::arrivals::Arrived;
 use crate::connection::inbox::Key;
 use crate::socket::{EcnCodepoint, Outgoing, UdpSocket};
 
@@ -104,29 +104,17 @@ impl Sockets {
     }
 }
 
-/// Hands out each datagram that arrived at a socket once, with what is known without a clock, but
-/// for those that are passed on.
-pub(super) fn each(
-    arrivals: &mut Arrivals,
-    mut pass: impl FnMut(&Arrived<'_>) -> bool,
-    mut take: impl FnMut(Datagram<'_>),
-) {
-    for arrived in arrivals.drain() {
-        if pass(&arrived) {
-            continue;
-        }
-        let Arrived { bytes, segment, from, to, ecn, stamp } = arrived;
-        for bytes in bytes.chunks_mut(segment) {
-            take(Datagram {
-                bytes,
-                from,
-                to,
-                is_marked: ecn == Some(EcnCodepoint::Ce),
-                stamp,
-                at: Time::ZERO,
-                taken: Time::ZERO,
-                socket: SocketKey(u64::MAX),
-            });
-        }
-    }
+/// The datagrams that arrived together, with what is known of them without a clock.
+pub(super) fn datagrams(arrived: Arrived<'_>) -> impl Iterator<Item = Datagram<'_>> {
+    let Arrived { bytes, segment, from, to, ecn, stamp } = arrived;
+    bytes.chunks_mut(segment).map(move |bytes| Datagram {
+        bytes,
+        from,
+        to,
+        is_marked: ecn == Some(EcnCodepoint::Ce),
+        stamp,
+        at: Time::ZERO,
+        taken: Time::ZERO,
+        socket: SocketKey(u64::MAX),
+    })
 }
