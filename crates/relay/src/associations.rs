@@ -25,6 +25,7 @@ pub(crate) struct Associations<'a> {
     /// The key of the host itself, which may be a guest of that key's.
     owner: Fingerprint,
     grant: &'a RelayGrant,
+    /// By the host's numbers.
     made: BTreeMap<u32, MadeAssociation>,
     /// The relay's number of that with the addresses of a host that waits.
     awaiting: Option<u64>,

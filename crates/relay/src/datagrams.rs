@@ -123,8 +123,9 @@ impl DatagramsShared {
 }
 
 impl Datagrams {
-    /// Begins to pass datagrams on, within the shares of a rate if there may be one. Those that
-    /// arrive at these sockets, or what [`Datagrams::passing`] is told of.
+    /// Begins to pass datagrams on, within the shares of a rate if there may be one: those that it
+    /// receives from these sockets, or, if it `receives` nothing and only sends from them, those
+    /// that [`Datagrams::passing`] is told of.
     ///
     /// # Errors
     /// If the system has no descriptors, threads or random numbers left.

@@ -237,10 +237,7 @@ impl<O: SessionOpener> SessionDriver<O> {
     /// connection.
     async fn acknowledged(&self) {
         let Some(session) = &self.session else { return };
-        let is_whole = || {
-            let core = session.core();
-            core.totals(self.clock.now()).acked >= core.layout().total()
-        };
+        let is_whole = || session.core().totals(self.clock.now()).rest() == Bytes::ZERO;
         while !is_whole() {
             sleep_until(Instant::now() + Duration::from_millis(1)).await;
         }
@@ -526,10 +523,7 @@ impl<O: SessionOpener> SessionDriver<O> {
     /// Tells carriers with several routes what is still to be moved, and within what bound.
     fn tell_rest(&self, now: Time) {
         let Some(session) = &self.session else { return };
-        let rest = {
-            let core = session.core();
-            core.layout().total() - core.totals(now).acked
-        };
+        let rest = session.core().totals(now).rest();
         let bound = self.dialer.bound();
         for carrier in self.dialer.terms().striped.values() {
             carrier.handle_rest(rest, bound);
@@ -575,7 +569,7 @@ impl<O: SessionOpener> SessionDriver<O> {
             let is_tried = is_striped || !is_met || facts.path.plan.via == Via::Direct;
             standing.is_open |= is_tried && report.state != transfer::PathState::Stalled;
         }
-        let rest = core.layout().total() - core.totals(now).acked;
+        let rest = core.totals(now).rest();
         let is_background = self.dialer.terms().options.effort.is_background();
         let new = match (is_background, is_met) {
             (true, _) => Choice::of_background,

@@ -95,7 +95,9 @@ impl Overflow {
     fn note_alone(&mut self, before: (Instant, Bytes), now: Instant, moved: Bytes) {
         if moved > before.1 {
             let (since, first) = *self.alone.get_or_insert(before);
-            self.alone_rate = (moved - first) / Span::from(now - since);
+            // Routes may have gone, and what they had moved with them.
+            let fresh = Bytes(moved.0.saturating_sub(first.0));
+            self.alone_rate = fresh / Span::from(now - since).max(Span::from_millis(1));
         }
     }
 
@@ -195,6 +197,17 @@ mod tests {
             }
             let first = f64::from(first.expect("it is tried")) / 10.0;
             assert!((from..to).contains(&first), "{direct} Mbit/s: after {first} s");
+        }
+    }
+
+    /// What routes have moved is no longer counted once they are removed.
+    #[test]
+    fn routes_that_go_take_their_counts_along() {
+        let (mut overflow, began) = (Overflow::default(), Instant::now());
+        for (step, moved) in [0, 1_000, 2_000, 0, 500, 700].into_iter().enumerate() {
+            let now = began + STEP * u32::try_from(step).unwrap();
+            let moved = (Bytes::ZERO, Bytes(moved));
+            assert!(!overflow.update(now, moved, (Bytes(1 << 40), true), None));
         }
     }
 

@@ -233,6 +233,14 @@ pub struct Totals {
     pub eta: Option<Span>,
 }
 
+impl Totals {
+    /// Bytes that are not acknowledged yet. What an earlier run has moved is no part of them.
+    #[must_use]
+    pub fn rest(&self) -> Bytes {
+        self.total - self.acked
+    }
+}
+
 /// The parameters of a sender, without those of the block scheduler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SenderConfig {
