@@ -430,6 +430,7 @@ impl Driven {
             rate: core.demand(),
             satisfied: self.judged.map(|(is_met, _)| is_met),
             since: self.judged.map_or(Span::ZERO, |(_, since)| now - since),
+            draws: core.draws(),
             paths: core.paths().filter_map(show).collect(),
         })
     }

@@ -201,6 +201,8 @@ fn a_way_that_dies_is_replaced_at_once_and_one_that_never_opens_soon() {
     let text =
         format!("records go over way {} instead of way {first}: the relay is gone", 1 - first);
     assert_eq!(net.said, [text]);
+    let draws = net.driven.show(net.now).expect("it has begun").draws;
+    assert_eq!(draws, 2, "the first choice and this one");
     // The other one dies too, and the first is no more.
     net.pipes[first].rate = Rate::ZERO;
     let path = net.open[1 - first].take().expect("it is open");
