@@ -221,6 +221,7 @@ impl Driven {
         (path.is_attached, path.since) = (true, now);
         path.state.is_alive = true;
         let id = *id;
+        self.restart_turns();
         self.choose_reporter();
         Some(id)
     }
@@ -313,10 +314,12 @@ impl Driven {
         self.produce(now, produced);
         let (Some(core), Some(path)) = (&mut self.core, self.paths.get_mut(&id)) else { return };
         core.handle_written(now, id, bytes);
-        path.bucket.spend(bytes);
+        // What goes in turns is no debt of the path's own rate.
         if self.is_in_turns {
             path.in_turns += bytes;
             self.bucket.spend(bytes);
+        } else {
+            path.bucket.spend(bytes);
         }
     }
 
@@ -446,7 +449,7 @@ impl Driven {
         let mut why = why.to_string();
         let (mut opened, mut left) = (Vec::new(), Vec::new());
         let is_first = core.draws() <= 1 && self.paths.is_empty();
-        let mut is_paced = false;
+        let (mut is_paced, mut is_resumed) = (false, false);
         while let Some(output) = core.poll_output() {
             match output {
                 Output::Open { path, candidate } => {
@@ -458,6 +461,7 @@ impl Driven {
                     if let Some(path) = self.paths.get_mut(&path) {
                         path.drains = false;
                         opened.push(path.candidate);
+                        is_resumed = true;
                     }
                 }
                 Output::Drain(path) => {
@@ -490,6 +494,9 @@ impl Driven {
         if is_paced {
             self.set_rates(now);
         }
+        if is_resumed {
+            self.restart_turns();
+        }
         if !opened.is_empty() || !left.is_empty() {
             self.choose_reporter();
         }
@@ -509,20 +516,26 @@ impl Driven {
 
     /// Sets the rates of a new interval; unused tokens expire.
     fn set_rates(&mut self, now: Time) {
-        let Some(core) = &self.core else { return };
+        let Some(pace) = self.core.as_ref().map(Source::pace) else { return };
         let was_in_turns = self.is_in_turns;
-        self.is_in_turns = matches!(core.pace(), Pace::Turns(_));
-        if let Pace::Turns(rate) = core.pace() {
+        self.is_in_turns = matches!(pace, Pace::Turns(_));
+        if let Pace::Turns(rate) = pace {
             self.bucket.set(now, rate);
             if !was_in_turns {
-                self.paths.values_mut().for_each(|path| path.in_turns = Bytes::ZERO);
+                self.restart_turns();
             }
         }
-        for view in core.paths() {
+        for view in self.core.iter().flat_map(Source::paths) {
             if let Some(path) = self.paths.get_mut(&view.path) {
                 path.bucket.set(now, view.rate);
             }
         }
+    }
+
+    /// All paths have had equally much: one that comes later does not first get what others have had
+    /// meanwhile, while those wait.
+    fn restart_turns(&mut self) {
+        self.paths.values_mut().for_each(|path| path.in_turns = Bytes::ZERO);
     }
 
     /// Reports come over the path with the lowest round trip; another one has to be better by a

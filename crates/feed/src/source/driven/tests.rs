@@ -258,6 +258,20 @@ fn reports_go_on_when_the_path_of_reports_has_drained() {
     assert_eq!(net.is_satisfied(), Some(true));
 }
 
+/// One of two ways never opens, and what the other one has had in turns meanwhile counts neither
+/// against its later turns nor against its rate.
+#[test]
+fn a_way_that_comes_late_does_not_keep_others_from_sending() {
+    let mut net = Net::new(demand(Rate::mbit(4), Some(2)), Rate::mbit(4), &[500, 0, 6_000]);
+    net.run(3_600);
+    let late = ["records go over way 0 instead of way 1: there is no connection"];
+    assert_eq!(net.said, late);
+    let before = net.pipes[2].received;
+    net.run(1_000);
+    let rate = (net.pipes[2].received - before) / Span::from_secs(1);
+    assert!(rate > Rate::mbit(2), "{rate}");
+}
+
 #[test]
 fn a_source_with_too_few_ways_uses_those_after_a_while() {
     let mut net = Net::new(demand(Rate::mbit(1), Some(3)), Rate::mbit(1), &[5_000, 5_000]);
