@@ -110,8 +110,7 @@ pub(crate) fn relays(
         if relays.iter().any(|known| known.dial == spec.dial) {
             return Err(Error::usage(format!("--relay {}: it is named twice", spec.dial)));
         }
-        let credential = credential(spec, dirs)?;
-        let dialing = ClientOptions::new(spec.dial.clone(), credential.clone(), identity.clone());
+        let dialing = client(spec, identity, dirs)?;
         let same_host = specs.iter().filter(|other| other.dial.name() == spec.dial.name());
         let name = match same_host.count() {
             1 => spec.dial.name().into_owned(),
@@ -120,7 +119,7 @@ pub(crate) fn relays(
         relays.push(RelayOptions {
             name,
             dial: spec.dial.clone(),
-            key: credential.pin(),
+            key: dialing.credential.pin(),
             class: spec.class,
             max: spec.max.map(|rate| Arc::new(Limit::new(Some(rate)))),
             allowance: Allowance::of_relay(&dirs.usage(), &spec.dial, spec.cap)?,
@@ -128,6 +127,19 @@ pub(crate) fn relays(
         });
     }
     Ok(relays)
+}
+
+/// How a relay is reached, by the holder of `identity`.
+///
+/// # Errors
+/// [`Error::usage`] for a relay whose key is not known; errors of reading a token or the list of
+/// known hosts.
+pub(crate) fn client(
+    spec: &RelaySpec,
+    identity: &Identity,
+    dirs: &Dirs,
+) -> Result<ClientOptions, Error> {
+    Ok(ClientOptions::new(spec.dial.clone(), credential(spec, dirs)?, identity.clone()))
 }
 
 fn credential(spec: &RelaySpec, dirs: &Dirs) -> Result<Credential, Error> {

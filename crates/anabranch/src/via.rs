@@ -8,8 +8,9 @@ use std::sync::Arc;
 use events::Events;
 use files::Error;
 use peer::{Credential, Fingerprint, Identity, PathClass, RelayOptions, Remote, Token};
-use relay::meeting::{Claimed, Code, Meeting, claim};
+use relay::meeting::{Claimed, Code, Invited, Meeting, claim};
 use relay::{ClientOptions, RelayDialing};
+use serde::{Deserialize, Serialize};
 
 use crate::complete;
 use crate::dirs::Dirs;
@@ -56,12 +57,18 @@ impl fmt::Display for ViaSpec {
 }
 
 impl ViaSpec {
-    /// The key of the relay: the one that is named, or else known.
+    /// The key of the relay: the one that is named, or that its token names, or else known.
     fn known_key(&self, dirs: &Dirs) -> Result<Option<Fingerprint>, Error> {
-        match self.key {
-            Some(key) => Ok(Some(key)),
-            None => Ok(key_of(&List::Receivers.load(dirs)?, &self.dial)),
+        match (self.key, &self.token_file) {
+            (Some(key), _) => Ok(Some(key)),
+            (None, Some(file)) => Ok(Some(Credential::Token(TokenSource::in_file(file)?).pin())),
+            (None, None) => Ok(key_of(&List::Receivers.load(dirs)?, &self.dial)),
         }
+    }
+
+    /// The relay's address.
+    pub(crate) fn dial(&self) -> &Remote {
+        &self.dial
     }
 
     /// The relay for paths to a host that waits there.
@@ -112,20 +119,80 @@ pub(crate) fn relays_to_wait_at(
     specs.iter().map(options).collect()
 }
 
-/// Waits at relays for known hosts, and for the holder of a token, or of a code; `None` without
-/// relays. Needs a Tokio runtime.
+/// A relay at which the far side of a copy is to wait, as it is told.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct WaitAt {
+    /// Its host and port.
+    relay: String,
+    /// The fingerprint of its key.
+    key: String,
+    /// A token with which a host may use it.
+    token: Option<String>,
+}
+
+impl fmt::Debug for WaitAt {
+    /// Without the token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WaitAt").field("relay", &self.relay).finish_non_exhaustive()
+    }
+}
+
+/// What the far side of a copy is told so that it waits at these relays.
+///
+/// # Errors
+/// Those of [`relays_to_wait_at`].
+pub(crate) fn relays_of_far_side(specs: &[ViaSpec], dirs: &Dirs) -> Result<Vec<WaitAt>, Error> {
+    refuse_twice(specs)?;
+    let place = |spec: &ViaSpec| {
+        let credential = spec.credential(dirs)?;
+        let key = credential.pin().to_string();
+        let token = match &credential {
+            Credential::Token(token) => Some(token.reveal()),
+            Credential::Pinned(_) => None,
+        };
+        Ok(WaitAt { relay: spec.dial.to_string(), key, token })
+    };
+    specs.iter().map(place).collect()
+}
+
+/// The relays at which the far side of a copy is to wait, connected to as its key.
+///
+/// # Errors
+/// [`Error::protocol`] for what is no relay.
+pub(crate) fn relays_told(
+    told: &[WaitAt],
+    identity: &Identity,
+) -> Result<Vec<ClientOptions>, Error> {
+    let options = |told: &WaitAt| {
+        let dial = told.relay.parse().map_err(Error::protocol)?;
+        let credential = match &told.token {
+            Some(token) => Credential::Token(token.parse().map_err(Error::protocol)?),
+            None => Credential::Pinned(told.key.parse().map_err(Error::protocol)?),
+        };
+        Ok(ClientOptions::new(dial, credential, identity.clone()))
+    };
+    told.iter().map(options).collect()
+}
+
+/// Waits at relays for known hosts, and for those who are invited; `None` without relays. Needs a
+/// Tokio runtime.
 ///
 /// # Errors
 /// [`Error::System`] if the library refuses a key.
 pub(crate) fn wait(
     relays: Vec<ClientOptions>,
-    token: Option<&Token>,
+    invited: Invited<'_>,
     events: &Events,
 ) -> Result<Option<Arc<Meeting>>, Error> {
     if relays.is_empty() {
         return Ok(None);
     }
-    Ok(Some(Meeting::start(relays, token, events)?))
+    Ok(Some(Meeting::start(relays, invited, events)?))
+}
+
+/// Those who come with a token, if there is one, or with a code.
+pub(crate) fn invited_by(token: Option<&Token>) -> Invited<'_> {
+    token.map_or(Invited::Nobody, Invited::HolderOrCode)
 }
 
 /// The host that is met, in place of one that is dialed.
@@ -248,7 +315,7 @@ fn claim_token(
 ///
 /// # Errors
 /// [`Error::usage`] for a relay whose key is not known; errors of reading the list of known hosts.
-fn relays_of_guest(
+pub(crate) fn relays_of_guest(
     specs: &[ViaSpec],
     token: &Token,
     identity: &Identity,

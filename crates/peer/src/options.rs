@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use units::{Bytes, Rate, Span};
 
 use crate::caps::Allowance;
-use crate::carrier::Carrier;
+use crate::carrier::{BoxFuture, Carrier};
 use crate::limit::Limit;
 use crate::{
     AuthorizedPeers, Cap, DEFAULT_PORT, Error, Fingerprint, Identity, PathClass, PathSpec, Remote,
@@ -260,6 +260,15 @@ pub trait Leading: fmt::Debug + Send + Sync {
     /// The addresses of IPv4 under which the relay knows its routes, by what is of no meaning but
     /// that each route has another one.
     fn seen(&self) -> watch::Receiver<BTreeMap<u8, SocketAddr>>;
+
+    /// What translates and filters between a local address on a device and the relay at this
+    /// address, in words; `None`: the relay does not tell. It takes some seconds.
+    fn in_front(
+        &self,
+        relay: SocketAddr,
+        local: IpAddr,
+        device: Option<String>,
+    ) -> BoxFuture<'_, Option<String>>;
 }
 
 /// A relay over which datagrams come to a host that waits there.

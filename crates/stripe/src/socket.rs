@@ -63,6 +63,19 @@ impl UdpSocket {
         UdpSocket::new(socket)
     }
 
+    /// A socket that takes datagrams of all hosts, bound to a local address and device.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn unconnected(
+        remote: SocketAddr,
+        local: IpAddr,
+        device: Option<&str>,
+    ) -> io::Result<UdpSocket> {
+        let (local, device) = (Some(local), device.map(str::to_owned));
+        UdpSocket::new(bound(&Route { local, device, ..Route::to(remote) })?)
+    }
+
     /// A listening socket. With `both_families` one of IPv6 takes IPv4 too.
     ///
     /// # Errors

@@ -28,6 +28,8 @@ const GUESSES: usize = 3;
 const TOLD_WITHIN: Duration = Duration::from_millis(500);
 /// The time after which a direct way would have been found.
 const FOUND_BY: Duration = Duration::from_secs(5);
+/// The time in which a relay says what stands in front of an interface.
+const KIND_TOLD_BY: Duration = Duration::from_secs(3);
 /// The interval of counts of capped interfaces.
 const COUNT: Duration = Duration::from_millis(50);
 /// What may yet be carried before the next count has its effect, as time at the present rate.
@@ -186,17 +188,34 @@ impl Follower {
         if routes.iter().any(|route| route.state != RouteState::Opening && is_direct(route.path)) {
             return;
         }
-        let seen: Vec<String> = self.leads.seen().iter().map(ToString::to_string).collect();
-        let own = if seen.is_empty() {
-            String::new()
-        } else {
-            format!(" (this host is seen at {})", seen.join(", "))
-        };
-        self.keeper.notice(format!(
-            "no direct way over UDP was found{own}, and the relay carries all: the translators or \
-             firewalls of both hosts let nothing through; a UDP port that the router of the other \
-             host forwards to it, the one at which it listens, would be one"
-        ));
+        let mut own: Vec<String> =
+            self.leads.seen().iter().map(|seen| format!("this host is seen at {seen}")).collect();
+        let (mut asked, mut asking) = (BTreeSet::new(), Vec::new());
+        for route in routes.iter().filter(|route| route.remote.is_ipv4()) {
+            if let Some(plan) = plans.iter().find(|plan| plan.id == route.path)
+                && let (Via::Relay(relay), Some(local)) = (plan.via, route.local)
+                && let Some(leading) = self.leads.of_relay(relay)
+                && asked.insert(plan.interface.clone())
+            {
+                let place = (route.remote, local.ip(), plan.device.clone());
+                asking.push((plan.interface.clone(), leading, place));
+            }
+        }
+        let keeper = Arc::clone(&self.keeper);
+        self.leads.accompany(async move {
+            for (interface, leading, (relay, local, device)) in asking {
+                let found = timeout(KIND_TOLD_BY, leading.in_front(relay, local, device)).await;
+                if let Ok(Some(kind)) = found {
+                    own.push(format!("translator in front of {interface}: {kind}"));
+                }
+            }
+            let own = if own.is_empty() { String::new() } else { format!(" ({})", own.join("; ")) };
+            keeper.notice(format!(
+                "no direct way over UDP was found{own}, and the relay carries all: the translators \
+                 or firewalls of both hosts let nothing through; a UDP port that the router of the \
+                 other host forwards to it, the one at which it listens, would be one"
+            ));
+        });
     }
 
     /// Counts what capped interfaces carry. One that would soon have carried as much as it may

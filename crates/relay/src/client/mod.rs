@@ -1,6 +1,7 @@
 //! The side that uses a relay: a control connection, which is opened again whenever it ends, and
 //! data connections to destinations.
 
+mod asking;
 mod association;
 mod binding;
 mod dialing;
@@ -8,8 +9,10 @@ mod keeper;
 mod leading;
 mod registering;
 mod shelf;
+mod translator;
 mod waiting;
 mod ways;
+mod words;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,6 +31,7 @@ use wire::meet::Knock;
 use wire::relay::{Reason, Ticket};
 use wire::tunnel::Target;
 
+pub use asking::find_translator;
 use association::AssociationState;
 pub use binding::Binding;
 pub use dialing::RelayDialing;
@@ -36,6 +40,7 @@ pub(crate) use leading::ClientLeading;
 use registering::Registering;
 pub use registering::WaitState;
 use shelf::Shelves;
+pub use translator::{Filtering, Mapping, Translator, TranslatorTest};
 pub(crate) use waiting::CallListener;
 pub use waiting::{WaitingPlace, calls};
 

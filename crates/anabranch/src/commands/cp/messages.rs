@@ -8,6 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
+use crate::via::WaitAt;
+
 /// The version of these messages; both sides must have the same.
 pub(crate) const PROTOCOL: u32 = 1;
 /// The beginning of every line of the remote side. Output of a shell's start-up files before the
@@ -50,6 +52,9 @@ pub(crate) struct Request {
     /// Whether the remote side lets others go first at disks and processors.
     #[serde(default)]
     pub(crate) background: bool,
+    /// The relays at which the remote side waits.
+    #[serde(default)]
+    pub(crate) via: Vec<WaitAt>,
     /// The requested operation.
     pub(crate) what: Operation,
 }
@@ -110,4 +115,7 @@ pub(crate) struct Ready {
     pub(crate) rename: Option<OsString>,
     /// The names under which the requested files are served.
     pub(crate) names: Vec<OsString>,
+    /// Whether it waits at a relay; versions that know of none do not say so.
+    #[serde(default)]
+    pub(crate) waits: bool,
 }
