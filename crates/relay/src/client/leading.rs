@@ -98,6 +98,13 @@ impl fmt::Debug for Association {
 #[derive(Debug)]
 pub(crate) struct ClientLeading(pub(super) Arc<Association>);
 
+impl ClientLeading {
+    /// The relay's number of the association, which it has as a label too.
+    pub(super) fn granted(&self) -> Option<u64> {
+        self.0.state().granted().map(|grant| grant.id)
+    }
+}
+
 impl Leading for ClientLeading {
     fn lead(&self) -> Option<Lead> {
         let number = self.0.take_number()?;
@@ -196,7 +203,7 @@ impl Preamble for RouteLead {
     }
 
     fn failure(&self) -> Option<String> {
-        let name = &self.association.client.shared.options.dial;
+        let name = &self.association.client.shared.options.name;
         let of_relay = |why: &str| format!("the relay {name}: {why}");
         if let Some(why) = self.association.state().refusal() {
             return Some(of_relay(why));

@@ -4,6 +4,7 @@
 mod asking;
 mod association;
 mod binding;
+mod chain;
 mod dialing;
 mod keeper;
 mod leading;
@@ -57,13 +58,16 @@ pub struct ClientOptions {
     pub carrier: Arc<dyn Carrier>,
     /// What a guest of the relay shows it; `None`: this host is none.
     pub knock: Option<Knock>,
+    /// The relay's own address, for people.
+    pub name: String,
 }
 
 impl ClientOptions {
     /// A relay that is dialed itself.
     #[must_use]
     pub fn new(dial: Remote, credential: Credential, identity: Identity) -> ClientOptions {
-        ClientOptions { dial, credential, identity, carrier: Arc::new(Tcp), knock: None }
+        let name = dial.to_string();
+        ClientOptions { dial, credential, identity, carrier: Arc::new(Tcp), knock: None, name }
     }
 
     /// A relay with this key, which lets this host in as the guest of the one with that token.
@@ -94,9 +98,9 @@ impl ClientOptions {
         credential: Credential,
         identity: Identity,
     ) -> ClientOptions {
-        let carrier = Arc::new(other.to(own.clone()));
+        let (carrier, name) = (Arc::new(other.to(own.clone())), own.to_string());
         let dial = other.shared.options.dial.clone();
-        ClientOptions { dial, credential, identity, carrier, knock: None }
+        ClientOptions { dial, credential, identity, carrier, knock: None, name }
     }
 }
 
@@ -266,7 +270,7 @@ impl Client {
         }
         match &state.link {
             ClientState::Connecting(Some(why)) | ClientState::Refused(why) => {
-                Err(io::Error::other(format!("the relay {}: {why}", self.shared.options.dial)))
+                Err(io::Error::other(format!("the relay {}: {why}", self.shared.options.name)))
             }
             _ => Ok(None),
         }
@@ -281,7 +285,7 @@ impl Drop for Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("dial", &self.shared.options.dial).finish_non_exhaustive()
+        f.debug_struct("Client").field("name", &self.shared.options.name).finish_non_exhaustive()
     }
 }
 

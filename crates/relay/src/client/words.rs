@@ -24,7 +24,8 @@ impl Translator {
                 "another port for each destination (symmetric)"
             }
             (Mapping::Different, Filtering::Ports | Filtering::Unknown) => {
-                "another port for each destination (symmetric); lets in only ports that were asked"
+                "another port for each destination (symmetric); lets in only ports that were \
+                 asked"
             }
             (Mapping::Unknown, Filtering::Hosts | Filtering::Unknown) => {
                 "ports not known: name a second relay"
