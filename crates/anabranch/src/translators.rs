@@ -8,7 +8,7 @@ use files::Error;
 use net::interfaces::{LocalPath, discover_remote};
 use peer::DEFAULT_PORT;
 use peer::dial::resolve;
-use relay::{Client, ClientOptions, Translator, find_translator};
+use relay::{AskedRelay, Client, ClientOptions, Translator, find_translator};
 use tokio::task::JoinSet;
 
 /// What stands in front of one local address.
@@ -39,19 +39,22 @@ pub(crate) struct Fronts {
 /// # Errors
 /// [`Error::System`] if the kernel cannot be asked, or the library refuses the own key.
 pub(crate) async fn find(relays: Vec<ClientOptions>) -> Result<Fronts, Error> {
-    let mut reached: Vec<(Arc<Client>, Vec<SocketAddr>)> = Vec::new();
+    let mut reached: Vec<(Arc<AskedRelay>, Vec<SocketAddr>)> = Vec::new();
     let mut unreached = Vec::new();
     for options in relays {
         match resolve(&options.dial).await {
-            Ok(addresses) => reached.push((Client::start(options)?, addresses)),
+            Ok(addresses) => {
+                let asked = AskedRelay::new(&Client::start(options)?);
+                reached.push((Arc::new(asked), addresses));
+            }
             Err(error) => unreached.push((options.dial.to_string(), error.to_string())),
         }
     }
     let mut asking = JoinSet::new();
     for is_v4 in [true, false] {
-        let of_family = |(client, addresses): &(Arc<Client>, Vec<SocketAddr>)| {
+        let of_family = |(asked, addresses): &(Arc<AskedRelay>, Vec<SocketAddr>)| {
             let first = addresses.iter().find(|address| address.is_ipv4() == is_v4)?;
-            Some((Arc::clone(client), *first))
+            Some((Arc::clone(asked), *first))
         };
         let relays: Vec<_> = reached.iter().filter_map(of_family).collect();
         let Some((_, first)) = relays.first() else { continue };
@@ -66,7 +69,7 @@ pub(crate) async fn find(relays: Vec<ClientOptions>) -> Result<Fronts, Error> {
     Ok(Fronts { fronts, unreached })
 }
 
-async fn front(relays: Vec<(Arc<Client>, SocketAddr)>, local: LocalPath) -> (u32, Front) {
+async fn front(relays: Vec<(Arc<AskedRelay>, SocketAddr)>, local: LocalPath) -> (u32, Front) {
     let found = find_translator(&relays, &local).await;
     let LocalPath { interface, index, address, .. } = local;
     (index, Front { interface, local: address, found })

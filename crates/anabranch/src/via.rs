@@ -10,7 +10,6 @@ use files::Error;
 use peer::{Credential, Fingerprint, Identity, PathClass, RelayOptions, Remote, Token};
 use relay::meeting::{Claimed, Code, Invited, Meeting, claim};
 use relay::{ClientOptions, RelayDialing};
-use serde::{Deserialize, Serialize};
 
 use crate::complete;
 use crate::dirs::Dirs;
@@ -86,7 +85,7 @@ impl ViaSpec {
     }
 
     /// How a host that may use the relay and the relay know each other.
-    fn credential(&self, dirs: &Dirs) -> Result<Credential, Error> {
+    pub(crate) fn credential(&self, dirs: &Dirs) -> Result<Credential, Error> {
         if let Some(file) = &self.token_file {
             return TokenSource::in_file(file).map(Credential::Token);
         }
@@ -117,61 +116,6 @@ pub(crate) fn relays_to_wait_at(
         Ok(ClientOptions::new(spec.dial.clone(), credential, identity.clone()))
     };
     specs.iter().map(options).collect()
-}
-
-/// A relay at which the far side of a copy is to wait, as it is told.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct WaitAt {
-    /// Its host and port.
-    relay: String,
-    /// The fingerprint of its key.
-    key: String,
-    /// A token with which a host may use it.
-    token: Option<String>,
-}
-
-impl fmt::Debug for WaitAt {
-    /// Without the token.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WaitAt").field("relay", &self.relay).finish_non_exhaustive()
-    }
-}
-
-/// What the far side of a copy is told so that it waits at these relays.
-///
-/// # Errors
-/// Those of [`relays_to_wait_at`].
-pub(crate) fn relays_of_far_side(specs: &[ViaSpec], dirs: &Dirs) -> Result<Vec<WaitAt>, Error> {
-    refuse_twice(specs)?;
-    let place = |spec: &ViaSpec| {
-        let credential = spec.credential(dirs)?;
-        let key = credential.pin().to_string();
-        let token = match &credential {
-            Credential::Token(token) => Some(token.reveal()),
-            Credential::Pinned(_) => None,
-        };
-        Ok(WaitAt { relay: spec.dial.to_string(), key, token })
-    };
-    specs.iter().map(place).collect()
-}
-
-/// The relays at which the far side of a copy is to wait, connected to as its key.
-///
-/// # Errors
-/// [`Error::protocol`] for what is no relay.
-pub(crate) fn relays_told(
-    told: &[WaitAt],
-    identity: &Identity,
-) -> Result<Vec<ClientOptions>, Error> {
-    let options = |told: &WaitAt| {
-        let dial = told.relay.parse().map_err(Error::protocol)?;
-        let credential = match &told.token {
-            Some(token) => Credential::Token(token.parse().map_err(Error::protocol)?),
-            None => Credential::Pinned(told.key.parse().map_err(Error::protocol)?),
-        };
-        Ok(ClientOptions::new(dial, credential, identity.clone()))
-    };
-    told.iter().map(options).collect()
 }
 
 /// Waits at relays for known hosts, and for those who are invited; `None` without relays. Needs a
@@ -333,7 +277,11 @@ pub(crate) fn relays_of_guest(
     specs.iter().map(options).collect()
 }
 
-fn refuse_twice(specs: &[ViaSpec]) -> Result<(), Error> {
+/// Refuses relays that are named twice.
+///
+/// # Errors
+/// [`Error::usage`] with the relay.
+pub(crate) fn refuse_twice(specs: &[ViaSpec]) -> Result<(), Error> {
     let is_again =
         |(at, spec): &(usize, &ViaSpec)| specs[..*at].iter().any(|other| other.dial == spec.dial);
     match specs.iter().enumerate().find(is_again) {

@@ -15,7 +15,7 @@
 //! | tickets that were issued and not yet shown | `tickets` |
 //! | a path; its thread; its bytes, through a pipe; how much of them waits here | `path`; `movers`; `splice`; `hop` |
 //! | datagrams: their thread; its sockets; where they go | `datagrams`; `datagrams/sockets.rs`; `labels` |
-//! | what translates and filters in front of a host: what the relay tells; what the host asks | `labels/telling.rs`; `client/translator.rs`, `client/asking.rs` |
+//! | what translates and filters in front of a host: what the relay tells; what the host asks | `labels/telling.rs`; `client/translator.rs`, `client/asking.rs`, `client/finding.rs` |
 //! | bytes of keys; the division of a rate among keys | `keys`; `meter`, `shares` |
 //! | the side that uses a relay: connections | `client` |
 //! | its control connection; its tickets; a relay for the paths of a session | `client/keeper.rs`; `client/shelf.rs`; `client/dialing.rs` |
@@ -49,8 +49,8 @@ pub mod tickets;
 mod told;
 
 pub use client::{
-    Binding, Client, ClientOptions, ClientState, Filtering, Mapping, RelayCarrier, RelayDialing,
-    Translator, TranslatorTest, WaitState, WaitingPlace, calls, find_translator,
+    AskedRelay, Binding, Client, ClientOptions, ClientState, Filtering, Mapping, RelayCarrier,
+    RelayDialing, Translator, TranslatorTest, WaitState, WaitingPlace, calls, find_translator,
 };
 pub use keys::KeyFigures;
 pub use rights::RelayRights;

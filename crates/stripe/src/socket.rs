@@ -63,19 +63,6 @@ impl UdpSocket {
         UdpSocket::new(socket)
     }
 
-    /// A socket that takes datagrams of all hosts, bound to a local address and device.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn unconnected(
-        remote: SocketAddr,
-        local: IpAddr,
-        device: Option<&str>,
-    ) -> io::Result<UdpSocket> {
-        let (local, device) = (Some(local), device.map(str::to_owned));
-        UdpSocket::new(bound(&Route { local, device, ..Route::to(remote) })?)
-    }
-
     /// A listening socket. With `both_families` one of IPv6 takes IPv4 too.
     ///
     /// # Errors
@@ -170,6 +157,20 @@ impl UdpSocket {
     ) -> io::Result<usize> {
         self.state.recv(UdpSockRef::from(&self.socket), buffers, metas)
     }
+}
+
+/// A socket of another kind of program, that takes datagrams of all hosts, bound as one of a route
+/// from a local address and a device to `remote`. It does not block.
+///
+/// # Errors
+/// The system's.
+pub fn plain_socket(
+    remote: SocketAddr,
+    local: IpAddr,
+    device: Option<&str>,
+) -> io::Result<std::net::UdpSocket> {
+    let (local, device) = (Some(local), device.map(str::to_owned));
+    Ok(bound(&Route { device, local, ..Route::to(remote) })?.into())
 }
 
 /// A socket that is bound as a route wishes.

@@ -9,6 +9,7 @@ mod reach;
 mod saying;
 mod ssh;
 pub(crate) mod target;
+pub(crate) mod waiting;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -29,10 +30,11 @@ use crate::host_key::HostKey;
 use crate::name;
 use crate::sanitize::{clean, without_error_numbers};
 use crate::transfer;
-use crate::via::{ViaSpec, WaitAt, relays_of_far_side, relays_of_guest};
-use messages::{Operation, PROTOCOL, Ready, Request, Version};
+use crate::via::{ViaSpec, relays_of_guest};
+use messages::{Operation, PROTOCOL, Ready, Request, Version, WaitAt};
 use operand::Operands;
 use ssh::{NoHello, RemoteEnd, RemoteSide, Ssh};
+use waiting::relays_of_far_side;
 
 /// The time that the second side of a transfer has to end after the first.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);

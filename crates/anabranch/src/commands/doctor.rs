@@ -110,7 +110,7 @@ fn relays_of(
     let identity = HostKey::load(dirs)?.or_temporary()?;
     let mut note = |relay: String, made: Result<ClientOptions, files::Error>| match made {
         Ok(options) if relays.iter().all(|known| known.dial != options.dial) => {
-            relays.push(options)
+            relays.push(options);
         }
         Ok(_) => {}
         Err(error) => findings.push(of_relay(relay, error.to_string())),

@@ -28,6 +28,7 @@ use super::cp::messages::{
     Answer, Hello, MAX_REQUEST, Operation, PROTOCOL, Ready, Request, Status, Version,
 };
 use super::cp::target::Target;
+use super::cp::waiting::relays_told;
 use super::paths::runtime;
 use crate::background::step_back;
 use crate::config::Config;
@@ -36,11 +37,13 @@ use crate::exit::Failure;
 use crate::host_key::HostKey;
 use crate::listen::{ListenAddress, socket_addresses};
 use crate::threads;
-use crate::via::{relays_told, wait};
+use crate::via::wait;
 use sources::Offer;
 
 /// The time until it waits at a relay.
 const MEETING_TIME: Duration = Duration::from_secs(20);
+/// The time that it has left once a relay has said why not.
+const FURTHER_TIME: Duration = Duration::from_secs(3);
 /// What is said when nothing is known of why it does not.
 const NO_ANSWER: &str = "no answer";
 
@@ -298,13 +301,16 @@ impl Readiness<'_> {
         mut handle: impl FnMut(&Event),
     ) -> Result<(), Error> {
         tokio::pin!(side);
-        let latest = Instant::now() + MEETING_TIME;
+        let mut latest = Instant::now() + MEETING_TIME;
         loop {
             tokio::select! {
                 result = &mut side => return result.map(drop),
                 Some(event) = received.recv() => {
                     self.handle(&event);
                     handle(&event);
+                    if self.why.is_some() {
+                        latest = latest.min(Instant::now() + FURTHER_TIME);
+                    }
                 }
                 () = sleep_until(latest), if !self.is_met => return Err(self.failure()),
             }
@@ -359,7 +365,7 @@ async fn receive(listener: &Listener, target: &Target) -> Result<(), Failure> {
         };
         listener.run_one(
             (target.rename.clone(), Vec::new()),
-            |meetings, events| files::receive(ReceiveOptions { meetings, ..options }, events),
+            move |meetings, events| files::receive(ReceiveOptions { meetings, ..options }, events),
             |event| {
                 // A dry run has no such event.
                 if let Event::Started { .. } = event {
@@ -379,7 +385,7 @@ async fn serve_offer(listener: &Listener, offer: Offer) -> Result<(), Failure> {
         let directory = offer.root.clone();
         listener.run_one(
             (offer.requested_as.clone(), offer.names.clone()),
-            |meetings, events| {
+            move |meetings, events| {
                 let options = ServeOptions { directory, listen, once: true, meetings };
                 files::serve(options, events)
             },

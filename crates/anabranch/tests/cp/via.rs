@@ -38,6 +38,10 @@ impl Relay {
         let home = host.scratch.at("relay");
         fs::create_dir_all(&home).unwrap();
         let (key, port) = (key_of(&home), free_port());
+        // Without anybody who may use it there is none.
+        let other = key_of(&host.scratch.at("near"));
+        let words = ["keys", "trust", "sender", &other, "near", "--may", "relay"];
+        assert!(anabranch(&home, &words).output().unwrap().status.success());
         let own = ["relay", "--listen", "127.0.0.1", "--port", &port.to_string()];
         let mut command = anabranch(&home, &[&own[..], arguments].concat());
         let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::hosts::{Host, Receiver, Scratch, until};
+use super::hosts::{Host, Scratch, until};
 use super::relays::{Relay, listening};
 use super::{LONG, SHORT, SLOWLY, two_hosts};
 
@@ -15,7 +15,6 @@ const FAR: &str = "10.1.0.2";
 struct Row {
     hosts: Vec<Host>,
     relays: Vec<Relay>,
-    receiver: Receiver,
 }
 
 /// The address of the relay of that number, as the one before it reaches it.
@@ -50,7 +49,7 @@ impl Row {
             near.anabranch(&["keys", "trust", "receiver", &address(number), &key(host)]);
         }
         let relays = hosts.iter().map(|host| listening(host, &["relay"]).0).collect();
-        Row { hosts, relays, receiver: far.receive() }
+        Row { hosts, relays }
     }
 
     /// The value of `--relay`, and the name of the path.
@@ -79,7 +78,7 @@ fn two_and_three_relays_in_a_row_carry_a_transfer_over_both_carriers() {
         for carrier in ["udp", "tcp"] {
             let before: Vec<u64> = row.hosts.iter().map(passed_on).collect();
             let more = ["--carrier", carrier, "--relays-only", "--relay", &spec];
-            let sent = near.send(&row.receiver, FAR, SHORT, &more);
+            let sent = near.send(&far.receive(), FAR, SHORT, &more);
             assert!(sent.arrived && sent.code == Some(0), "{count}, {carrier}: {}", sent.said());
             assert_eq!(sent.names(), BTreeSet::from([name.clone()]), "{}", sent.said());
             for (host, before) in row.hosts.iter().zip(before) {
@@ -98,9 +97,9 @@ fn a_relay_in_a_row_that_is_killed_and_started_again_carries_on() {
     let (spec, _) = row.spec();
     for number in [1, 0] {
         let more = [&["--carrier", "udp", "--relays-only", "--relay", &spec[..]], SLOWLY].concat();
-        let (hosts, relays, receiver) = (&row.hosts, &mut row.relays, &row.receiver);
+        let (hosts, relays, receiver) = (&row.hosts, &mut row.relays, far.receive());
         let sent = std::thread::scope(|scope| {
-            let sending = scope.spawn(|| near.send(receiver, FAR, 2 * LONG, &more));
+            let sending = scope.spawn(|| near.send(&receiver, FAR, 2 * LONG, &more));
             let before = passed_on(&hosts[1]);
             until("the row carries", || passed_on(&hosts[1]) > before + 100_000);
             relays[number].kill();

@@ -179,8 +179,8 @@ fn translators_are_told_apart() {
         let found: Value = serde_json::from_str(found.stdout.lines().next().unwrap()).unwrap();
         let all = found["findings"].as_array().unwrap();
         let one = all.iter().find(|finding| finding["check"] == "translator").unwrap();
-        let text = one["text"].as_str().unwrap();
-        assert!(text.contains(kind) && text.contains(&remedy), "{text}");
+        let told = one["text"].as_str().unwrap();
+        assert!(told.contains(kind) && told.contains(&remedy), "{told}");
         assert_eq!((&one["severity"], &found["well"]), (&"note".into(), &true.into()), "{found}");
     }
     // A relay that is not there.

@@ -32,7 +32,7 @@ pub struct RelaySpec {
 }
 
 /// The most relays in a row.
-pub const MOST_HOPS: usize = 4;
+const MOST_HOPS: usize = 4;
 
 const EXAMPLE: &str = "r1.example.org or 192.0.2.7:7707,backup,max=20mbit";
 

@@ -135,7 +135,7 @@ impl Preamble for ChainLead {
 
     fn handle_reopened(&self) {
         self.first.0.handle_reopened();
-        self.behind.each(Preamble::handle_reopened);
+        self.behind.each(|lead| lead.handle_reopened());
     }
 
     fn handle_datagram(&self, now: Time, from: SocketAddr, datagram: &[u8]) {

@@ -126,7 +126,8 @@ impl Leading for ClientLeading {
         let grant = self.0.state().granted();
         Box::pin(async move {
             let grant = grant?;
-            let found = ask_one((grant.id, &grant.secret), relay, local, device.as_deref()).await;
+            let found =
+                ask_one((grant.id, &grant.secret[..]), relay, local, device.as_deref()).await;
             let error = |error: &std::io::Error| tracing::debug!(%error, "no question to a relay");
             found.inspect_err(error).ok()?.map(|found| found.kind().to_owned())
         })

@@ -67,7 +67,7 @@ pub struct TranslatorTest {
     /// The cookie that the socket has there; and at the other port.
     cookies: [[u8; COOKIE]; 2],
     /// What the relay said at its port; and at the other one.
-    told: [Option<Told>; 2],
+    told: [Option<SeenFrom>; 2],
     /// Whether the other port was heard before it was asked.
     is_heard: bool,
     /// Whether only the relay's port is asked.
@@ -78,7 +78,7 @@ pub struct TranslatorTest {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct SeenFrom {
     /// `None` with IPv6.
     seen: Option<SocketAddr>,
     other: Option<u16>,
@@ -140,7 +140,7 @@ impl TranslatorTest {
             }
             BindKind::Told if is_other == (answer.route == TO_OTHER) => {
                 let (seen, other) = (answer.seen_at(), answer.other_port());
-                self.told[usize::from(is_other)] = Some(Told { seen, other });
+                self.told[usize::from(is_other)] = Some(SeenFrom { seen, other });
             }
             _ => return,
         }
@@ -178,7 +178,7 @@ impl TranslatorTest {
     fn advance(&mut self, now: Time, is_late: bool) {
         let in_vain = is_late && self.asked >= IN_VAIN;
         let next = match (self.step, self.told) {
-            (TestStep::Port, [None, _]) if in_vain => TestStep::Over,
+            (TestStep::Port, [None, _]) | (TestStep::Other, [_, None]) if in_vain => TestStep::Over,
             (TestStep::Port, [Some(_), _]) if self.is_short || self.other().is_none() => {
                 TestStep::Over
             }
@@ -188,7 +188,6 @@ impl TranslatorTest {
                 TestStep::Other
             }
             (TestStep::Other, [_, Some(_)]) => TestStep::Over,
-            (TestStep::Other, _) if in_vain => TestStep::Over,
             (same, _) => same,
         };
         if next != self.step {
@@ -269,14 +268,12 @@ mod tests {
         let mut relay = Labels::new(&[1; 32]).beside(others);
         relay.associate(('a', 'a'), (7, &SECRET), DatagramsTo::Nowhere).unwrap();
         let grant = (7, &SECRET[..]);
-        let mut test = match is_short {
-            true => TranslatorTest::begin_short(Time::ZERO, grant, address(RELAY)),
-            false => TranslatorTest::begin(Time::ZERO, grant, address(RELAY)),
-        };
+        let begin = if is_short { TranslatorTest::begin_short } else { TranslatorTest::begin };
+        let mut test = begin(Time::ZERO, grant, address(RELAY));
         let (mut now, mut count, mut asked) = (Time::ZERO, 0, Vec::new());
-        let mut is_lost = |count: &mut usize| {
+        let is_lost = |count: &mut usize| {
             *count += 1;
-            nat.loses > 0 && *count % nat.loses == 0
+            nat.loses > 0 && count.is_multiple_of(nat.loses)
         };
         while let Some(at) = test.poll_deadline() {
             now = now.max(at);
@@ -289,16 +286,16 @@ mod tests {
             let outside = if nat.is_symmetric && is_other { 2 } else { 1 };
             let from = SocketAddr::new(address("198.51.100.1:0").ip(), outside);
             let from = DatagramPlace { address: from, local: None, socket: 0 };
-            let step = match is_other {
-                true => relay.handle_other(now, from, &datagram),
-                false => relay.handle_datagram(now, from, &datagram),
+            let step = if is_other {
+                relay.handle_other(now, from, &datagram)
+            } else {
+                relay.handle_datagram(now, from, &datagram)
             };
             let answers = match step {
-                Step::Answer(answer) => vec![(to, answer)],
                 Step::Tell(answer) if !is_other && has_other => {
                     vec![(to, answer), (SocketAddr::new(to.ip(), OTHER), answer)]
                 }
-                Step::Tell(answer) => vec![(to, answer)],
+                Step::Answer(answer) | Step::Tell(answer) => vec![(to, answer)],
                 _ => vec![],
             };
             for (from, answer) in answers {

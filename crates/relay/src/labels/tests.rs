@@ -67,7 +67,7 @@ fn bind_route(labels: &mut Labels<char>, now: Time, from: &str, route: u8) {
 fn goes_to(step: Step<char>) -> Option<String> {
     match step {
         Step::Forward { to, .. } => Some(to.address.to_string()),
-        Step::Answer(_) | Step::Drop => None,
+        Step::Answer(_) | Step::Tell(_) | Step::Drop => None,
     }
 }
 

@@ -4,11 +4,10 @@
 //! exchanged. One [`Request`] follows, and one or more [`Answer`]s.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
-
-use crate::via::WaitAt;
 
 /// The version of these messages; both sides must have the same.
 pub(crate) const PROTOCOL: u32 = 1;
@@ -57,6 +56,24 @@ pub(crate) struct Request {
     pub(crate) via: Vec<WaitAt>,
     /// The requested operation.
     pub(crate) what: Operation,
+}
+
+/// A relay at which the far side of a copy is to wait, as it is told.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct WaitAt {
+    /// Its host and port.
+    pub(crate) relay: String,
+    /// The fingerprint of its key.
+    pub(crate) key: String,
+    /// A token with which a host may use it.
+    pub(crate) token: Option<String>,
+}
+
+impl fmt::Debug for WaitAt {
+    /// Without the token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WaitAt").field("relay", &self.relay).finish_non_exhaustive()
+    }
 }
 
 /// An operation of the remote side.
