@@ -1,5 +1,5 @@
-"""Attacks on a relay's UDP side: labels that are guessed, repeated, or wanted by the million, floods
-of datagrams that ask for answers, and floods at a destination that wants nothing.
+"""Attacks on a relay's UDP side: labels that are guessed, repeated, or wanted by the million,
+floods of datagrams that ask for answers, and floods at a destination that wants nothing.
 """
 
 import contextlib

@@ -109,6 +109,8 @@ pub struct DialOptions {
     pub patience: Span,
     /// The most paths of a session, of each kind.
     pub most_paths: usize,
+    /// Of the usual paths of a striped connection use so many, those that carry most; `None`: all.
+    pub use_paths: Option<usize>,
     /// How many subflows each path has over a carrier where several are possible.
     pub weight: u16,
     /// Whether connections are in the background. That of striped ones is in their own
@@ -134,6 +136,7 @@ impl DialOptions {
             usage: None,
             patience: Span::from_secs(120),
             most_paths: MAX_PATHS,
+            use_paths: None,
             weight: 1,
             effort: Effort::Usual,
         }

@@ -66,6 +66,7 @@ impl Link {
             log.packet(now, path, packet, true);
         }
         route.signs.handle_sent(now);
+        self.signs.handle_sent(now);
         route.prepare(len, is_ecn_capable, sockets);
         let number = PacketNumber { path, number: packet.number };
         let start = route.batch.bytes.len();
