@@ -16,7 +16,7 @@ fn goodputs(set: &[(&str, &str)], window: &str) -> Vec<(String, f64)> {
     let mut runs = 0.0;
     let done = |_: usize, run: scenario::Run| {
         runs += 1.0;
-        for one in run.measures.iter() {
+        for one in &run.measures {
             if (one.scope(), one.name(), one.window) != ("flow", "goodput", window) {
                 continue;
             }

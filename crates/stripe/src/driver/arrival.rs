@@ -99,7 +99,8 @@ impl Link {
                 self.opened_paths.push(path);
             }
             self.follow(now, path, opened.number, from, (socket, to));
-        } else if matches!(parsed.packet.body, Body::Data(_) | Body::Datagram { .. })
+        }
+        if matches!(parsed.packet.body, Body::Data(_) | Body::Datagram { .. })
             && let Some(number) = self.route_of.get(&path)
             && let Some(route) = self.routes.get_mut(number)
         {
