@@ -24,6 +24,8 @@ from .emulation import (
     network,
     our_fraction,
 )
+from . import feeds
+from .feeds import Feeds, served
 from .figures import overlay_study, quantile, samples
 from .files import memory_available, scratch, source_file, write_random
 from .hosts import Ends, Pairs, Process, Routed, need_root

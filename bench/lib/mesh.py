@@ -187,6 +187,11 @@ class Host:
         process.signal(number)
         return process.wait(timeout)
 
+    def told(self, name):
+        """The JSON objects that a program has written so far."""
+        process, _, _ = self._programs[name]
+        return process.events()
+
     def restart(self, name, number=signal.SIGTERM):
         """Ends a program by a signal and starts it anew."""
         self.stop(name, number)

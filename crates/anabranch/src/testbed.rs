@@ -1,6 +1,7 @@
-//! Real transfers for experiments: this program as sender and receiver, in two network namespaces
-//! with emulated links between them.
+//! Real programs for experiments: this program as sender and receiver, in two network namespaces
+//! with emulated links between them, or as live sources, relays and a collector, in one each.
 
+mod feeds;
 mod peers;
 
 use std::collections::BTreeMap;
@@ -15,14 +16,17 @@ use std::time::{Duration, Instant};
 
 use emulate::{Emulation, gain_privilege};
 use link::config::TCP_PAYLOAD_SHARE;
-use study::{Carrier, Measured, StudyError, Testbed, Trial};
+use study::{Carrier, FeedMeasured, FeedTrial, Measured, StudyError, Testbed, Trial};
 use units::Bytes;
 
 use crate::scratch::{Scratch, write_source};
+use feeds::FeedNetwork;
 use peers::{Anabranch, Mptcp};
 
 /// The maximum of attempts for a run that counts.
 const ATTEMPTS: u32 = 10;
+/// The same of a network of live sources, which takes minutes.
+const FEED_ATTEMPTS: u32 = 3;
 /// The interval between looks at child processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// The time that a receiver has to listen, and to end after the sender.
@@ -100,12 +104,17 @@ impl Namespaces {
         Ok(path)
     }
 
+    /// A new folder for a run.
+    fn folder(&self) -> Result<Scratch, StudyError> {
+        let number = self.runs.fetch_add(1, Ordering::Relaxed);
+        let path = self.scratch.path().join(format!("run-{number}"));
+        Scratch::create(&path).map_err(file_error("make", &path))
+    }
+
     /// Makes one run in a new folder; `None` if it does not count.
     fn attempt(&self, trial: &Trial, why: &mut String) -> Result<Option<Measured>, StudyError> {
         let source = self.source(trial.bytes)?;
-        let number = self.runs.fetch_add(1, Ordering::Relaxed);
-        let path = self.scratch.path().join(format!("run-{number}"));
-        let folder = Scratch::create(&path).map_err(file_error("make", &path))?;
+        let folder = self.folder()?;
         let emulation = Emulation::namespaces(&trial.network).map_err(failed)?;
         let limit = limit(trial);
         let measured = match &trial.carrier {
@@ -135,11 +144,16 @@ impl Namespaces {
             }
         };
         let report = emulation.finish().map_err(failed)?;
-        *why = report.why.join("; ");
-        if !report.valid && self.counts_late {
-            errln!("counting a transfer with late links: {why}");
+        Ok(self.counted(report.valid, &report.why, why).then_some(measured))
+    }
+
+    /// Whether a run with links like these counts; `why` gets the bounds that they exceeded.
+    fn counted(&self, is_valid: bool, exceeded: &[String], why: &mut String) -> bool {
+        *why = exceeded.join("; ");
+        if !is_valid && self.counts_late {
+            errln!("counting a run with late links: {why}");
         }
-        Ok((report.valid || self.counts_late).then_some(measured))
+        is_valid || self.counts_late
     }
 
     fn start(
@@ -150,15 +164,8 @@ impl Namespaces {
     ) -> Result<Running, StudyError> {
         self.stop.check()?;
         let namespace = if is_far { emulation.far() } else { emulation.near() };
-        let program = command.get_program().to_string_lossy().into_owned();
-        let output = File::create(&log).map_err(file_error("write", &log))?;
-        let errors = output.try_clone().map_err(file_error("write", &log))?;
-        command.stdin(Stdio::null()).stdout(output).stderr(errors);
-        emulation
-            .place(&mut command, namespace)
-            .map_err(file_error("enter a namespace for", Path::new(&program)))?;
-        let child = command.spawn().map_err(file_error("run", Path::new(&program)))?;
-        Ok(Running { child, log })
+        command.stdin(Stdio::null());
+        start((command, log), |command| emulation.place(command, namespace))
     }
 
     fn wait_for_listener(
@@ -208,6 +215,22 @@ impl Testbed for Namespaces {
         )))
     }
 
+    fn feed(&self, trial: &FeedTrial) -> Result<FeedMeasured, StudyError> {
+        let mut why = String::new();
+        for attempt in 1..=FEED_ATTEMPTS {
+            self.stop.check()?;
+            let folder = self.folder()?;
+            let (measured, report) =
+                FeedNetwork::new(trial, folder.path(), &self.stop)?.run(&self.stop)?;
+            if self.counted(report.valid, &report.why, &mut why) {
+                return Ok(FeedMeasured { attempts: attempt, ..measured });
+            }
+        }
+        Err(StudyError::Testbed(format!(
+            "the machine is too busy: none of {FEED_ATTEMPTS} runs counts, {why}"
+        )))
+    }
+
     fn no_mptcp(&self) -> Option<&str> {
         self.mptcp.as_ref().err().map(String::as_str)
     }
@@ -215,6 +238,28 @@ impl Testbed for Namespaces {
 
 /// A command, and the log file for its output.
 type Logged = (Command, PathBuf);
+
+/// Starts a program, whose output goes to its log; `place` lets it run in a namespace.
+fn start(
+    (mut command, log): Logged,
+    place: impl FnOnce(&mut Command) -> io::Result<()>,
+) -> Result<Running, StudyError> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = File::create(&log).map_err(file_error("write", &log))?;
+    let errors = output.try_clone().map_err(file_error("write", &log))?;
+    command.stdout(output).stderr(errors);
+    place(&mut command).map_err(file_error("enter a namespace for", Path::new(&program)))?;
+    let child = command.spawn().map_err(file_error("run", Path::new(&program)))?;
+    Ok(Running { child, log })
+}
+
+/// This program, with its keys and configuration in a folder of its own.
+fn this_program(home: &Path) -> Result<Command, StudyError> {
+    let program = std::env::current_exe().map_err(file_error("find", Path::new("this program")))?;
+    let mut command = Command::new(program);
+    command.env("ANABRANCH_HOME", home).env_remove("ANABRANCH_TOKEN");
+    Ok(command)
+}
 
 /// A running program, killed on drop.
 struct Running {
@@ -236,7 +281,7 @@ impl Running {
         let last: Vec<&str> = output.lines().rev().take(3).collect();
         let last: Vec<&str> = last.into_iter().rev().collect();
         StudyError::Testbed(format!(
-            "a transfer failed: {what}; the last output:\n{}",
+            "a program failed: {what}; the last output:\n{}",
             last.join("\n")
         ))
     }

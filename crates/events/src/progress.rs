@@ -69,6 +69,8 @@ pub struct FeedDemand {
     pub satisfied: Option<bool>,
     /// For how long that has been so.
     pub since: Span,
+    /// How often it has chosen paths, the first choice included.
+    pub draws: u64,
     /// The paths in use.
     pub paths: Vec<FeedPath>,
 }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::error::StudyError;
+use crate::feed_trial::{FeedMeasured, FeedTrial};
 use crate::sweep::SweepResults;
 use crate::testbed::{Measured, Trial};
 
@@ -11,7 +12,8 @@ use crate::testbed::{Measured, Trial};
 #[derive(Debug, Default)]
 pub struct RunCache {
     sweeps: RefCell<Vec<CachedSweep>>,
-    transfers: RefCell<Vec<CachedTransfers>>,
+    transfers: RefCell<Vec<CachedRuns<Trial, Measured>>>,
+    feeds: RefCell<Vec<CachedRuns<FeedTrial, FeedMeasured>>>,
 }
 
 #[derive(Debug)]
@@ -22,9 +24,9 @@ struct CachedSweep {
 }
 
 #[derive(Debug)]
-struct CachedTransfers {
-    trials: Vec<Trial>,
-    results: Rc<Vec<Measured>>,
+struct CachedRuns<T, M> {
+    trials: Vec<T>,
+    results: Rc<Vec<M>>,
 }
 
 impl RunCache {
@@ -52,12 +54,30 @@ impl RunCache {
         trials: &[Trial],
         run: impl FnOnce() -> Result<Vec<Measured>, StudyError>,
     ) -> Result<Rc<Vec<Measured>>, StudyError> {
-        if let Some(known) = self.transfers.borrow().iter().find(|known| known.trials == trials) {
-            return Ok(Rc::clone(&known.results));
-        }
-        let results = Rc::new(run()?);
-        let cached = CachedTransfers { trials: trials.to_vec(), results: Rc::clone(&results) };
-        self.transfers.borrow_mut().push(cached);
-        Ok(results)
+        once(&self.transfers, trials, run)
     }
+
+    /// The results of these networks of live sources, in their order; `run` makes them if there are
+    /// none.
+    pub(crate) fn feeds(
+        &self,
+        trials: &[FeedTrial],
+        run: impl FnOnce() -> Result<Vec<FeedMeasured>, StudyError>,
+    ) -> Result<Rc<Vec<FeedMeasured>>, StudyError> {
+        once(&self.feeds, trials, run)
+    }
+}
+
+fn once<T: Clone + PartialEq, M>(
+    cached: &RefCell<Vec<CachedRuns<T, M>>>,
+    trials: &[T],
+    run: impl FnOnce() -> Result<Vec<M>, StudyError>,
+) -> Result<Rc<Vec<M>>, StudyError> {
+    if let Some(known) = cached.borrow().iter().find(|known| known.trials == trials) {
+        return Ok(Rc::clone(&known.results));
+    }
+    let results = Rc::new(run()?);
+    let known = CachedRuns { trials: trials.to_vec(), results: Rc::clone(&results) };
+    cached.borrow_mut().push(known);
+    Ok(results)
 }

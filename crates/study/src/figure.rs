@@ -9,6 +9,7 @@ use scenario::RunOptions;
 
 use crate::cache::RunCache;
 use crate::error::{StudyError, Unknown};
+use crate::feed_trial::{FeedMeasured, FeedTrial};
 use crate::outcome::Outcome;
 use crate::parallel::Progress;
 use crate::sweep::SweepResults;
@@ -25,12 +26,23 @@ pub struct Study {
     pub about: &'static str,
     /// The figures, in the order of the paper.
     pub figures: &'static [Figure],
-    /// Estimates the time of some figures, for studies of real transfers. These need a
-    /// [`Testbed`](crate::Testbed) in the context.
-    pub estimate: Option<Estimator>,
+    /// For studies of real programs: what they run. These need a [`Testbed`](crate::Testbed) in the
+    /// context.
+    pub real: Option<RealRuns>,
 }
 
-/// Estimates the real transfers of some figures of a study.
+/// The runs of real programs of a study.
+#[derive(Clone, Copy, Debug)]
+pub struct RealRuns {
+    /// What one of them is called.
+    pub what: &'static str,
+    /// Whether they move files, whose sizes and paths may be chosen.
+    pub moves_files: bool,
+    /// Estimates the time of some figures.
+    pub estimate: Estimator,
+}
+
+/// Estimates the real runs of some figures of a study.
 pub type Estimator = fn(&Context, &[&'static Figure]) -> Result<Estimate, StudyError>;
 
 /// One figure, or one claim without a picture.
@@ -159,6 +171,19 @@ impl<'a> Lab<'a> {
     /// If there is no testbed, or a transfer failed.
     pub(crate) fn transfer(&self, trials: &[Trial]) -> Result<Rc<Vec<Measured>>, StudyError> {
         let Context { experiment, jobs, .. } = self.context;
-        self.cache.transfers(trials, || experiment.run(*jobs, trials, self.progress))
+        self.cache.transfers(trials, || {
+            experiment.run(*jobs, trials, self.progress, |testbed, trial| testbed.run(trial))
+        })
+    }
+
+    /// Runs networks of live sources in this order, unless an earlier figure did.
+    ///
+    /// # Errors
+    /// If there is no testbed, or a run failed.
+    pub(crate) fn feed(&self, trials: &[FeedTrial]) -> Result<Rc<Vec<FeedMeasured>>, StudyError> {
+        let Context { experiment, jobs, .. } = self.context;
+        self.cache.feeds(trials, || {
+            experiment.run(*jobs, trials, self.progress, |testbed, trial| testbed.feed(trial))
+        })
     }
 }

@@ -16,6 +16,7 @@
 
 mod cache;
 mod error;
+mod feed_trial;
 mod figure;
 pub mod fluid;
 mod folder;
@@ -33,7 +34,10 @@ pub mod wang2007;
 
 pub use cache::RunCache;
 pub use error::{StudyError, Unknown};
-pub use figure::{Context, Estimator, Figure, File, Lab, Study};
+pub use feed_trial::{
+    FeedAction, FeedMeasured, FeedSample, FeedScript, FeedTrial, Happening, STEP, SourceSample,
+};
+pub use figure::{Context, Estimator, Figure, File, Lab, RealRuns, Study};
 pub use folder::Folder;
 pub use outcome::{Data, Outcome, Picture};
 pub use parallel::Progress;

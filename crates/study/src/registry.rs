@@ -13,6 +13,7 @@ pub const STUDIES: &[&Study] = &[
     &sar::STUDY,
     &wang2007::STUDY,
     &wang2007::PACKETS,
+    &wang2007::LIVE,
 ];
 
 /// The study of this name.

@@ -1,7 +1,7 @@
-//! Experiments with real programs: the transfers to make, and their results.
+//! Experiments with real programs: the runs to make, and their results.
 //!
-//! A study describes its transfers; the caller provides a [`Testbed`] that runs them. This crate
-//! itself needs no namespaces and no sockets.
+//! A study describes its transfers, or its networks of live sources ([`FeedTrial`]); the caller
+//! provides a [`Testbed`] that runs them. This crate itself needs no namespaces and no sockets.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use link::config::Network;
 use units::{Bytes, Rate};
 
 use crate::error::StudyError;
+use crate::feed_trial::{FeedMeasured, FeedTrial};
 use crate::parallel::{Progress, parallel};
 
 /// Runs transfers over emulated networks, in real time.
@@ -21,6 +22,13 @@ pub trait Testbed: fmt::Debug + Send + Sync {
     /// # Errors
     /// If there is no result; no further transfer is run then.
     fn run(&self, trial: &Trial) -> Result<Measured, StudyError>;
+
+    /// Runs live sources over relays. A run that the testbed itself disturbed is repeated. Called
+    /// by several threads.
+    ///
+    /// # Errors
+    /// If there is no result; no further run is made then.
+    fn feed(&self, trial: &FeedTrial) -> Result<FeedMeasured, StudyError>;
 
     /// The reason why the kernel's Multipath TCP cannot be measured here, if any.
     fn no_mptcp(&self) -> Option<&str>;
@@ -88,6 +96,8 @@ pub struct Experiment {
     pub scale: f64,
     /// The file sizes, before scaling.
     pub sizes: Sizes,
+    /// Whether a trial is enough: the first case of a study of live sources.
+    pub quick: bool,
 }
 
 /// A selection of file sizes.
@@ -104,28 +114,29 @@ pub enum Sizes {
 
 impl Default for Experiment {
     fn default() -> Experiment {
-        Experiment { testbed: None, scale: 0.1, sizes: Sizes::First }
+        Experiment { testbed: None, scale: 0.1, sizes: Sizes::First, quick: false }
     }
 }
 
 impl Experiment {
-    /// Runs transfers in this order, `jobs` at a time.
+    /// Makes runs in this order, `jobs` at a time; `run` makes one.
     ///
     /// # Errors
-    /// If there is no testbed, or one of the transfers failed.
-    pub(crate) fn run(
+    /// If there is no testbed, or one of the runs failed.
+    pub(crate) fn run<T: Sync, M: Send>(
         &self,
         jobs: usize,
-        trials: &[Trial],
+        trials: &[T],
         progress: Progress<'_>,
-    ) -> Result<Vec<Measured>, StudyError> {
+        run: impl Fn(&dyn Testbed, &T) -> Result<M, StudyError> + Sync,
+    ) -> Result<Vec<M>, StudyError> {
         let testbed = self.testbed.as_ref().ok_or(StudyError::NoTestbed)?;
         let failed = AtomicBool::new(false);
         let results = parallel(jobs, trials.len(), progress, |index| {
             if failed.load(Ordering::Relaxed) {
                 return None;
             }
-            let result = testbed.run(&trials[index]);
+            let result = run(&**testbed, &trials[index]);
             failed.fetch_or(result.is_err(), Ordering::Relaxed);
             Some(result)
         });
@@ -133,11 +144,11 @@ impl Experiment {
     }
 }
 
-/// An estimate of the real transfers of a study.
+/// An estimate of the real runs of a study.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
-    /// The number of transfers.
-    pub transfers: usize,
+    /// The number of runs.
+    pub runs: usize,
     /// The sum of their times, in seconds.
     pub seconds: f64,
 }

@@ -55,7 +55,7 @@ pub(crate) struct ReproduceArgs {
     /// [default: first]
     #[arg(long, value_name = "SIZES", value_parser = sizes)]
     sizes: Option<Sizes>,
-    /// For real transfers: also count runs during which the machine was too busy to emulate the
+    /// For real programs: also count runs during which the machine was too busy to emulate the
     /// links on time, with a warning
     #[arg(long)]
     count_late: bool,
@@ -63,6 +63,9 @@ pub(crate) struct ReproduceArgs {
     /// paths' rates find the paths too
     #[arg(long)]
     told: bool,
+    /// For live sources: the first case alone, as a trial
+    #[arg(long)]
+    quick: bool,
 }
 
 /// `anabranch reproduce`.
@@ -83,21 +86,16 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         experiment: Experiment { testbed: None, ..experiment(args) },
     };
     let stop = Arc::new(Stop::default());
-    if let Some(estimate) = study.estimate {
-        // Each has a sender, a receiver and an emulator.
+    check(args, study)?;
+    if let Some(real) = study.real {
+        // Each has two programs or more, and an emulator.
         context.jobs = args.jobs.map_or(threads(None).div_ceil(2), usize::from);
         context.experiment.testbed = Some(Arc::new(
             Namespaces::new(args.count_late, args.told, Arc::clone(&stop)).map_err(study_error)?,
         ));
-        let estimate = estimate(&context, &figures).map_err(study_error)?;
-        show(format_args!("{}\n\n", announcement(&estimate, context.jobs)))?;
+        let estimate = (real.estimate)(&context, &figures).map_err(study_error)?;
+        show(format_args!("{}\n\n", announcement(real.what, &estimate, context.jobs)))?;
         stop_on_signals(stop)?;
-    } else if args.scale.is_some() || args.sizes.is_some() || args.count_late || args.told {
-        let text = format!(
-            "{} has no real transfers; --scale, --sizes, --count-late and --told do not apply",
-            study.paper
-        );
-        return Err(Error::usage(text).into());
     }
     // Nothing is left where nobody asked for it.
     let scratch = match &args.out {
@@ -135,6 +133,24 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     if all.passes() { Ok(()) } else { Err(Failure::Code(DIFFERS)) }
 }
 
+/// Refuses options that mean nothing for the study.
+fn check(args: &ReproduceArgs, study: &Study) -> Result<(), Error> {
+    let is_of_files = args.scale.is_some() || args.sizes.is_some() || args.told;
+    let text = match study.real {
+        None if is_of_files || args.count_late || args.quick => {
+            "no real transfers; --scale, --sizes, --count-late, --told and --quick do not apply"
+        }
+        Some(real) if !real.moves_files && is_of_files => {
+            "no files to transfer; --scale, --sizes and --told do not apply"
+        }
+        Some(real) if real.moves_files && args.quick => {
+            "no cases to leave out; --quick does not apply, --scale and --runs do"
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::usage(format!("{} has {text}", study.paper)))
+}
+
 /// The figures of these names, each once, in the paper's order.
 fn chosen(study: &'static Study, names: &[String]) -> Result<Vec<&'static Figure>, Error> {
     for name in names {
@@ -170,7 +186,7 @@ fn study_error(error: StudyError) -> Failure {
         StudyError::Scenario(_) | StudyError::NoPapers(_) | StudyError::Lacks { .. } => {
             Error::usage(error.to_string())
         }
-        StudyError::Testbed(_) => Error::system("run transfers", io::Error::other(error)),
+        StudyError::Testbed(_) => Error::system("run programs", io::Error::other(error)),
         error => Error::system("write the figures", io::Error::other(error)),
     };
     error.into()
@@ -182,12 +198,13 @@ fn experiment(args: &ReproduceArgs) -> Experiment {
         testbed: None,
         scale: args.scale.unwrap_or(default.scale),
         sizes: args.sizes.clone().unwrap_or(default.sizes),
+        quick: args.quick,
     }
 }
 
-/// The number of transfers and the estimated time.
-fn announcement(estimate: &Estimate, jobs: usize) -> String {
-    let Estimate { transfers, seconds } = *estimate;
+/// The number of runs and the estimated time.
+fn announcement(what: &str, estimate: &Estimate, jobs: usize) -> String {
+    let Estimate { runs, seconds } = *estimate;
     let jobs = u32::try_from(jobs).unwrap_or(u32::MAX);
     let seconds = (seconds / f64::from(jobs)).ceil();
     let time = if seconds < 120.0 {
@@ -196,7 +213,8 @@ fn announcement(estimate: &Estimate, jobs: usize) -> String {
         format!("{:.0} min", (seconds / 60.0).ceil())
     };
     let together = if jobs > 1 { format!(", {jobs} at a time") } else { String::new() };
-    format!("{transfers} transfers{together}: some {time}, and more if some have to be repeated")
+    let plural = if runs == 1 { "" } else { "s" };
+    format!("{runs} {what}{plural}{together}: some {time}, and more if some have to be repeated")
 }
 
 /// Ends running transfers on a signal, so that none of their processes remain.

@@ -11,7 +11,7 @@ use serde_json::Value;
 use study::{Measured, StudyError};
 use units::{Bytes, Rate};
 
-use super::{Logged, file_error, have_same_contents};
+use super::{Logged, file_error, have_same_contents, this_program};
 
 /// This program as sender and receiver.
 pub(super) struct Anabranch<'a> {
@@ -24,7 +24,7 @@ pub(super) struct Anabranch<'a> {
 
 impl Anabranch<'_> {
     pub(super) fn receiver(&self) -> Result<Logged, StudyError> {
-        let mut command = self.command("far")?;
+        let mut command = this_program(&self.folder.join("far"))?;
         let inbox = self.folder.join("inbox");
         fs::create_dir(&inbox).map_err(file_error("make", &inbox))?;
         command.arg("receive").arg(inbox).args([
@@ -39,7 +39,7 @@ impl Anabranch<'_> {
 
     /// To be run once the receiver listens, because it has written its token by then.
     pub(super) fn sender(&self, scheduler: &str, known: &[Rate]) -> Result<Logged, StudyError> {
-        let mut command = self.command("near")?;
+        let mut command = this_program(&self.folder.join("near"))?;
         command.arg("send").arg(self.source).args([
             "--scheduler",
             scheduler,
@@ -79,14 +79,6 @@ impl Anabranch<'_> {
             repeated: Bytes(near["repeated"].as_u64().ok_or_else(incomplete)?),
             attempts: 1,
         })
-    }
-
-    fn command(&self, side: &str) -> Result<Command, StudyError> {
-        let program =
-            std::env::current_exe().map_err(file_error("find", Path::new("this program")))?;
-        let mut command = Command::new(program);
-        command.env("ANABRANCH_HOME", self.folder.join(side)).env_remove("ANABRANCH_TOKEN");
-        Ok(command)
     }
 
     fn token(&self) -> PathBuf {

@@ -142,6 +142,7 @@ struct DemandLine {
     rate: u64,
     satisfied: Option<bool>,
     since: f64,
+    draws: u64,
     paths: Vec<FeedPathLine>,
 }
 
@@ -338,6 +339,7 @@ fn demand(demand: &FeedDemand) -> DemandLine {
         rate: demand.rate.as_bits(),
         satisfied: demand.satisfied,
         since: demand.since.as_secs_f64(),
+        draws: demand.draws,
         paths: demand.paths.iter().map(path).collect(),
     }
 }

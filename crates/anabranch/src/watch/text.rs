@@ -256,7 +256,7 @@ pub(crate) fn feed(feed: &FeedProgress) -> String {
 const OLD: Span = Span::from_secs(2);
 
 fn of_demand(demand: &FeedDemand) -> String {
-    let FeedDemand { rate, satisfied, since, paths } = demand;
+    let FeedDemand { rate, satisfied, since, paths, .. } = demand;
     let is_met = match satisfied {
         Some(true) => format!("met for {}", clock(*since)),
         Some(false) => format!("not met for {}", clock(*since)),

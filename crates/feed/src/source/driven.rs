@@ -430,6 +430,7 @@ impl Driven {
             rate: core.demand(),
             satisfied: self.judged.map(|(is_met, _)| is_met),
             since: self.judged.map_or(Span::ZERO, |(_, since)| now - since),
+            draws: core.draws(),
             paths: core.paths().filter_map(show).collect(),
         })
     }
@@ -525,10 +526,10 @@ impl Driven {
     }
 
     /// Reports come over the path with the lowest round trip; another one has to be better by a
-    /// quarter.
+    /// quarter. One that drains is closed soon: any other one takes its place.
     fn choose_reporter(&mut self) {
-        let is_fit = |path: &DrivenPath| path.is_attached && path.state.is_alive;
-        let fit = self.paths.iter().filter(|(_, path)| is_fit(path) && !path.drains);
+        let is_fit = |path: &DrivenPath| path.is_attached && path.state.is_alive && !path.drains;
+        let fit = self.paths.iter().filter(|(_, path)| is_fit(path));
         let best = fit.min_by_key(|(id, path)| (path.usual_rtt(), **id));
         let present = self.reporter.and_then(|id| self.paths.get(&id)).filter(|path| is_fit(path));
         let Some((best, found)) = best else { return };

@@ -84,6 +84,7 @@ mod tests {
             rate: Rate::mbit(5),
             satisfied: Some(true),
             since: Span::from_secs(48),
+            draws: 3,
             paths: vec![path],
         };
         let oldest = Some(Span::from_millis(12_900));

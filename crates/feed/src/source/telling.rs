@@ -67,6 +67,7 @@ mod tests {
             rate: Rate::mbit(5),
             satisfied: Some(false),
             since: Span::from_millis(48_900),
+            draws: 2,
             paths: Vec::new(),
         };
         progress.demand = Some(demand);

@@ -1,7 +1,7 @@
 //! The paper's iterative heuristic (sections 2 and 5): control rates and reselect paths until every
 //! demand is met.
 
-use overlay::{Instance, Optimum, Reselect, Sample, Selection, optimum, reselect};
+use overlay::{Chooser, Instance, Optimum, Reselect, Sample, Selection, optimum, reselect};
 use scenario::relays::RateStudy;
 use units::Seed;
 
@@ -100,13 +100,24 @@ pub fn run(search: &Search, seed: Seed) -> SearchResult {
 pub fn search_in(search: &Search, instance: &Instance, seed: Seed) -> SearchResult {
     let mut chooser = search.setting.chooser(instance, seed);
     let mut selection = chooser.select(instance.demands.len(), search.setting.paths);
+    search_from(search, instance, &mut selection, &mut chooser, seed)
+}
+
+/// As [`search_in`], from a selection on, which becomes that of the last iteration.
+pub fn search_from(
+    search: &Search,
+    instance: &Instance,
+    selection: &mut Selection,
+    chooser: &mut Chooser,
+    seed: Seed,
+) -> SearchResult {
     let (mut first, mut last) = (None, 0.0);
     for iteration in 1..=search.cap {
-        let best = optimum(instance, &selection);
-        let rates = rates(search, instance, &selection, &best, seed.stream("control"));
+        let best = optimum(instance, selection);
+        let rates = rates(search, instance, selection, &best, seed.stream("control"));
         last = rates.iter().sum::<f64>() / instance.demand().as_f64();
         first = first.or(Some(last));
-        let satisfied = satisfied(search, instance, &selection, &rates);
+        let satisfied = satisfied(search, instance, selection, &rates);
         let is_feasible = search.stop == Stop::Feasible && best.rate == instance.demand();
         if is_feasible || satisfied.iter().all(|&is| is) {
             return SearchResult {
@@ -115,9 +126,9 @@ pub fn search_in(search: &Search, instance: &Instance, seed: Seed) -> SearchResu
                 last,
             };
         }
-        let offers = offers(instance, &selection, &rates);
+        let offers = offers(instance, selection, &rates);
         let sample = if search.two_choices { Sample::Two(&offers) } else { Sample::One };
-        reselect(search.rule, sample, &mut selection, &satisfied, &rates, &mut chooser);
+        reselect(search.rule, sample, selection, &satisfied, &rates, chooser);
     }
     SearchResult { iterations: None, first: first.unwrap_or(last), last }
 }

@@ -124,7 +124,7 @@ pub const STUDY: Study = Study {
             make: sharing::three_paths,
         },
     ],
-    estimate: None,
+    real: None,
 };
 
 /// The profile that is judged.

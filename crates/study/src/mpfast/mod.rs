@@ -69,7 +69,7 @@ pub const STUDY: Study = Study {
             make: balance::ring,
         },
     ],
-    estimate: None,
+    real: None,
 };
 
 /// The note below the contrasts.

@@ -165,7 +165,7 @@ pub const STUDY: Study = Study {
             make: switching::fairness,
         },
     ],
-    estimate: None,
+    real: None,
 };
 
 /// The two kinds of connections, each with its name in scenario files and its label: configured as

@@ -8,7 +8,7 @@ mod trials;
 use crate::cache::RunCache;
 use crate::error::StudyError;
 use crate::figure::{Context, Lab};
-use crate::figure::{Figure, File, Study};
+use crate::figure::{Figure, File, RealRuns, Study};
 use crate::testbed::Estimate;
 
 const PAPER: File =
@@ -67,7 +67,7 @@ pub const STUDY: Study = Study {
             make: |lab| figures::idle(lab, "case2"),
         },
     ],
-    estimate: Some(estimate),
+    real: Some(RealRuns { what: "transfer", moves_files: true, estimate }),
 };
 
 /// The estimate for some figures. The two figures of a case share their transfers.
@@ -86,10 +86,7 @@ fn estimate(context: &Context, figures: &[&'static Figure]) -> Result<Estimate, 
         cases.push(case);
         let lab = Lab::new(context, &STUDY, figure, &|_, _| {}, &cache)?;
         let estimate = trials::estimate(&lab, case)?;
-        all = Estimate {
-            transfers: all.transfers + estimate.transfers,
-            seconds: all.seconds + estimate.seconds,
-        };
+        all = Estimate { runs: all.runs + estimate.runs, seconds: all.seconds + estimate.seconds };
     }
     Ok(all)
 }

@@ -120,7 +120,7 @@ pub(super) fn estimate(lab: &Lab<'_>, case: &'static str) -> Result<Estimate, St
             each.map(|seconds| seconds + ASIDE).sum::<f64>()
         })
         .sum();
-    Ok(Estimate { transfers: plan.trials.len(), seconds: round * f64::from(settings.runs) })
+    Ok(Estimate { runs: plan.trials.len(), seconds: round * f64::from(settings.runs) })
 }
 
 fn no_mptcp(lab: &Lab<'_>) -> Option<String> {

@@ -103,5 +103,5 @@ pub const STUDY: Study = Study {
             make: coupled::congested,
         },
     ],
-    estimate: None,
+    real: None,
 };

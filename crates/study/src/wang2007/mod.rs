@@ -3,12 +3,13 @@
 
 mod control;
 mod iterations;
+mod live;
 mod packets;
 mod rates;
 mod runs;
 mod settings;
 
-use crate::figure::{Figure, File, Study};
+use crate::figure::{Figure, File, RealRuns, Study};
 
 /// The study.
 pub const STUDY: Study = Study {
@@ -122,7 +123,7 @@ pub const STUDY: Study = Study {
             make: rates::extra,
         },
     ],
-    estimate: None,
+    real: None,
 };
 
 /// The paper's simulations in ns-2. A study of its own, since it takes longer than all figures
@@ -179,7 +180,42 @@ pub const PACKETS: Study = Study {
             make: iterations::figure,
         },
     ],
-    estimate: None,
+    real: None,
+};
+
+/// Live sources: the program itself over relays.
+pub const LIVE: Study = Study {
+    paper: "wang2007-live",
+    title: "Application-layer multipath data transfer via TCP (2007), live",
+    about: "Sources, relays and a collector that are processes of this program, with kernel TCP \
+            and TLS over emulated links: feeds with a demand that choose two of eight relays and \
+            shift their rates by what the collector counts. Beside them stand the packet-level \
+            simulator, which runs the same sources, and the fluid study, with the same demands and \
+            capacities. The paper has simulations only.",
+    figures: &[
+        Figure {
+            name: "draws",
+            title: "Draws until all sources have what they demand",
+            about: "A few draws where supply is ample, more where it is scarce; the rates of the \
+                    first draw are those that chance gives.",
+            files: &[SOURCES],
+            make: live::draws,
+        },
+        Figure {
+            name: "events",
+            title: "After something has happened",
+            about: "A relay carries half, a source comes, a relay is killed: all sources are to \
+                    have what they demand again within 60 s at f = 1.6, and 150 s at f = 1.2.",
+            files: &[SOURCES],
+            make: live::events,
+        },
+    ],
+    real: Some(RealRuns { what: "network", moves_files: false, estimate: live::estimate }),
+};
+
+const SOURCES: File = File {
+    name: "sources.toml",
+    text: include_str!("../../../../papers/wang2007-live/sources.toml"),
 };
 
 #[cfg(test)]

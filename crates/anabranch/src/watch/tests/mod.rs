@@ -247,6 +247,7 @@ fn a_feed_says_what_is_safe_and_what_waits() {
         rate: Rate::mbit(5),
         satisfied: Some(true),
         since: Span::from_secs(48),
+        draws: 3,
         paths: vec![path("wan0", 3), path("wan1 via r2", 2)],
     };
     let feed = FeedProgress { waiting: Bytes::ZERO, demand: Some(demand), ..feed };

@@ -1,5 +1,5 @@
-//! The experiment of the SAR-RMTP paper at a tenth of its scale, with real programs, kernel TCP and
-//! emulated links.
+//! Reproductions with real programs, kernel TCP and emulated links: the experiment of the SAR-RMTP
+//! paper at a tenth of its scale, and a few live sources.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -61,6 +61,61 @@ fn programs_take_no_less_than_fluids() {
         for (by, least) in [("A", form), ("B", ideal), ("SAR", ideal)] {
             let seconds = time(&table, by, "time");
             assert!(seconds > 0.97 * least, "{by} {seconds} s, fluids {least} s:\n{table}");
+        }
+    }
+}
+
+/// Two sources over four relays that are ample: all are served, and again after each event.
+#[test]
+fn live_sources_are_served_and_recover() {
+    if !privileged() {
+        return;
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wang2007-live");
+    let _ = fs::remove_dir_all(&folder);
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../papers/wang2007-live/sources.toml");
+    let mut text = fs::read_to_string(file).unwrap();
+    for (from, to) in [
+        ("runs = 5 ", "runs = 1 "),
+        ("sources = 8", "sources = 2"),
+        ("relays = 8 ", "relays = 4 "),
+        ("\"5 Mbit/s\"", "\"800 kbit/s\""),
+        ("f = [1.6, 1.2]", "f = [5]"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        text = text.replace(from, to);
+    }
+    fs::create_dir_all(folder.join("papers/wang2007-live")).unwrap();
+    fs::write(folder.join("papers/wang2007-live/sources.toml"), text).unwrap();
+    let mut command = Command::new("timeout");
+    command.args(["300", env!("CARGO_BIN_EXE_anabranch"), "reproduce", "wang2007-live", "--quick"]);
+    command.args(["--count-late", "--papers"]).arg(folder.join("papers"));
+    command.arg("--out").arg(folder.join("out"));
+    let output = command.output().unwrap();
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    // A row may differ: other load on this machine makes a recovery longer.
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{said}");
+    assert!(said.contains("1 network: some"), "{said}");
+    for (figure, pictures) in
+        [("draws", &["draws.svg", "draws-time.svg"][..]), ("events", &["events.svg"])]
+    {
+        for picture in pictures {
+            let picture = fs::read_to_string(folder.join("out").join(picture)).unwrap();
+            roxmltree::Document::parse(&picture).unwrap();
+        }
+        let table =
+            fs::read_to_string(folder.join("out").join(figure).with_extension("csv")).unwrap();
+        let count = |of: &str| table.lines().filter(|line| line.contains(of)).count();
+        match figure {
+            "draws" => {
+                assert_eq!(count(",real,0,,served,"), 1, "{table}");
+                assert_eq!(count(",real,0,,draws,"), 2, "each source has said its draws: {table}");
+            }
+            _ => assert_eq!(count(",real,0,recovery,"), 3, "{table}"),
         }
     }
 }
