@@ -54,6 +54,8 @@ pub(crate) struct Paths {
     control: Harp,
     states: Vec<PathState>,
     admission: Option<f64>,
+    /// How far packets may be ahead of the pace.
+    burst: Span,
     /// The size of full packets; zero before it is known.
     mss: f64,
     /// The paths that there are, a bit for each, where they come and go; `None`: all, of which the
@@ -117,6 +119,7 @@ impl Paths {
             control: Harp::new(config.controller),
             states: (0..config.paths).map(|_| state()).collect(),
             admission: config.admission,
+            burst: config.burst,
             mss: 0.0,
             present: None,
         }
@@ -226,7 +229,7 @@ impl Paths {
     /// window.
     pub(crate) fn choose_urgent(&self, now: Time, avoid: u8) -> (usize, Time) {
         let path = self.choose(avoid);
-        (path, self.states[path].pace.ready_at(now, Span::ZERO))
+        (path, self.states[path].pace.ready_at(now, self.burst))
     }
 
     /// Whether paths come and go.
@@ -239,7 +242,7 @@ impl Paths {
     fn may_leave(&self, now: Time, path: usize, bytes: u64) -> Option<Time> {
         let (state, window) = (&self.states[path], self.control.window(id(path)));
         if count(state.in_flight + bytes) <= window {
-            return Some(state.pace.ready_at(now, Span::ZERO));
+            return Some(state.pace.ready_at(now, self.burst));
         }
         if state.in_flight > 0 || window <= 0.0 {
             return None;
