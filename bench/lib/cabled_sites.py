@@ -5,6 +5,7 @@ what passes costs the processor of hosts and gateways, and nothing else.
 import os
 import subprocess
 
+from .emulation import anabranch
 from .gateway_sites import FAR, NEAR, Sites
 from .hosts import ip
 from .mesh import Host
@@ -62,6 +63,12 @@ class CabledSites(Sites):
             ip("-n", space, "address", "add", f"{address}/24", "dev", device)
             ip("-n", space, "link", "set", device, "mtu", str(mtu), "up")
             self.host(host).addresses[device] = [address]
+
+    def start_gateway(self, side):
+        """Over the line between the gateways alone: one path, as others have."""
+        listen = {"near": "10.9.0.1", "far": "10.9.0.2"}[side]
+        command = [anabranch(), "gateway", "--json", "--listen", listen]
+        return self.gate(side).start("gateway", command, self.env(side))
 
     def lead(self, side, device):
         """Packets of a side's hosts to the other one go into a device."""

@@ -9,7 +9,7 @@ use reach::Network;
 use stripe::{ConnectionKey, RawArrival, RawDatagram, RawPath};
 use units::{Span, Time};
 use wire::gateway::SALT;
-use wire::harp::{Header, MOST_PATHS};
+use wire::harp::{Header, MOST_PATHS, Report};
 use wire::tcp::Meta;
 
 use crate::figures::{Counted, FlowFigures, PathFigures, SiteFigures};
@@ -55,6 +55,8 @@ pub(crate) struct Plane {
     asked: (u64, u32),
     to_hosts: VecDeque<ToKernel>,
     to_peers: VecDeque<RawDatagram>,
+    /// Reports that wait for the packets beside them.
+    reports: Vec<(Flow, u8, Report)>,
     /// Space for the header of a message.
     header: Vec<u8>,
     latest: Time,
@@ -96,6 +98,7 @@ impl Plane {
             asked: (0, 0),
             to_hosts: VecDeque::new(),
             to_peers: VecDeque::new(),
+            reports: Vec::new(),
             header: Vec::new(),
             latest: Time::ZERO,
         }
@@ -440,13 +443,17 @@ impl Plane {
         Some(number)
     }
 
-    /// Takes what the state machine of a site puts out.
+    /// Takes what the state machine of a site puts out. Reports leave behind the packets: they are
+    /// shorter, so that both fit one call of the kernel, and no packet waits for them.
     fn drain(&mut self, now: Time, site: SiteId) {
         self.latest = self.latest.max(now);
         loop {
-            let Some(link) = &mut self.sites[site.0].link else { return };
-            let Some(output) = link.core.poll_output() else { return };
+            let link = self.sites[site.0].link.as_mut();
+            let Some(output) = link.and_then(|link| link.core.poll_output()) else { break };
             match output {
+                Output::Outside(flow, path, Message::Report(report)) => {
+                    self.reports.push((flow, path, report));
+                }
                 Output::Inside(_, packet, edits) => {
                     self.sites[site.0].counted.edited += u64::from(edits.window.is_some());
                     self.to_hosts.push_back(packet.edited(edits));
@@ -455,6 +462,11 @@ impl Plane {
                 Output::Outside(flow, path, message) => self.send(site, (flow, path), message),
             }
         }
+        let mut reports = std::mem::take(&mut self.reports);
+        for (flow, path, report) in reports.drain(..) {
+            self.send(site, (flow, path), Message::Report(report));
+        }
+        self.reports = reports;
     }
 
     /// Sends a message to a site's gateway.

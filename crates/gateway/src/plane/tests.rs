@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use units::SubflowId;
-use wire::harp::{Report, Stamp};
+use wire::harp::Stamp;
 
 use super::*;
 use crate::packet::tests::{ends, segment};
