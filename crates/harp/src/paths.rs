@@ -429,12 +429,11 @@ impl Paths {
     fn longest_admitted(&self) -> Option<f64> {
         let factor = self.admission?;
         let known = |path: usize| Some(self.states[path].rtt.min()).filter(|rtt| *rtt > Span::ZERO);
-        let (reference, more) = match self.present {
-            None => (known(0), Span::ZERO),
-            Some(_) => {
-                let present = (0..self.states.len()).filter(|path| self.is_present(*path));
-                (present.filter_map(known).min(), AS_NEAR)
-            }
+        let (reference, more) = if self.present.is_some() {
+            let present = (0..self.states.len()).filter(|path| self.is_present(*path));
+            (present.filter_map(known).min(), AS_NEAR)
+        } else {
+            (known(0), Span::ZERO)
         };
         Some(factor * reference?.as_secs_f64() + more.as_secs_f64())
     }

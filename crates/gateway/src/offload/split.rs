@@ -68,8 +68,8 @@ impl Iterator for Segments<'_> {
         frame.extend(&packet[..end]);
         frame.extend(payload);
         if !(is_first && is_last) {
-            let number = if segment == 0 { 0 } else { done / segment };
-            set_length(&mut frame, number);
+            // What is divided has segments of an octet at least.
+            set_length(&mut frame, done / segment);
             let seq = word32(packet, tcp + 4).wrapping_add(low32(done));
             frame[tcp + 4..tcp + 8].copy_from_slice(&seq.to_be_bytes());
             if !is_last {
@@ -168,7 +168,7 @@ pub(super) mod tests {
     #[test]
     fn segments_are_those_that_the_host_would_have_sent() {
         let payload: Vec<u8> =
-            (0..4_000_u32).map(|at| (at * 7_919 >> 4).to_be_bytes()[3]).collect();
+            (0..4_000_u32).map(|at| ((at * 7_919) >> 4).to_be_bytes()[3]).collect();
         for is_v6 in [false, true] {
             let (near, far) = ends(is_v6);
             let whole = segment(near, far, &payload, change);

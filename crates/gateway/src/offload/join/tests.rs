@@ -129,7 +129,7 @@ fn joined(all: &[Made]) -> Vec<Vec<Vec<u8>>> {
         joiner.push(one.to_kernel());
     }
     joiner.finish();
-    std::iter::from_fn(|| joiner.pop()).map(|one| divided(one)).collect()
+    std::iter::from_fn(|| joiner.pop()).map(divided).collect()
 }
 
 /// Packets of connections, most of which follow each other.
@@ -218,10 +218,10 @@ fn joined_segments_come_apart_as_they_were() {
         joiner.push(one.to_kernel());
     }
     joiner.finish();
-    let mut joined = joiner.pop().expect("they are ready");
-    assert!(joined.is_several());
-    joined.write(&mut Vec::new(), |pieces| assert_eq!(pieces.len(), 4));
-    let apart: Vec<_> = joined.apart().flat_map(divided).collect();
+    let mut whole = joiner.pop().expect("they are ready");
+    assert!(whole.is_several());
+    whole.write(&mut Vec::new(), |pieces| assert_eq!(pieces.len(), 4));
+    let apart: Vec<_> = whole.apart().flat_map(divided).collect();
     assert_eq!(apart, all.iter().map(Made::octets).collect::<Vec<_>>());
 }
 
