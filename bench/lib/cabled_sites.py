@@ -39,7 +39,8 @@ class CabledSites(Sites):
             for side, own, net, via in (("near", 1, FAR, "10.9.0.2"), ("far", 2, NEAR, "10.9.0.1")):
                 self.host(side).run(["ip", "route", "add", "default", "via", f"10.{own}.0.1"])
                 gate = self.gate(side)
-                gate.run(["sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv4.conf.all.rp_filter=0"])
+                for key in ("ip_forward=1", "conf.all.rp_filter=0"):
+                    gate.run(["sysctl", "-qw", f"net.ipv4.{key}"])
                 gate.run(["ip", "route", "add", net, "via", via])
             if self._is_governed:
                 self._prepare()
