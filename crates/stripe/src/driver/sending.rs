@@ -89,11 +89,13 @@ impl Link {
                 }
                 Body::Datagram { .. } => {
                     is_whole = datagram.is_some();
-                    into.extend(datagram.into_iter().flatten());
+                    into.extend_from_slice(datagram.as_deref().unwrap_or_default());
                 }
                 Body::Raw { .. } => {
                     is_whole = raw.is_some();
-                    into.extend(raw.into_iter().flat_map(|raw| raw.payload));
+                    if let Some(raw) = &raw {
+                        into.extend_from_slice(&raw.payload);
+                    }
                 }
                 _ => {}
             }
