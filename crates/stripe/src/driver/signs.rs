@@ -8,9 +8,9 @@ use units::{Span, Time};
 /// heard of the new one, and this host, which only listens, would not say anything.
 const FIRST: Span = Span::from_secs(1);
 
-/// The silence over one route, or over all. Each question without data behind it doubles the wait for the next,
-/// up to that of a route that is idle, which keeps a translator from forgetting it: they do after
-/// 30 s and more.
+/// The silence over one route, or over all. Each question without data behind it doubles the wait
+/// for the next, up to that of a route that is idle, which keeps a translator from forgetting it:
+/// they do after 30 s and more.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Signs {
     /// When something was sent, or data came.

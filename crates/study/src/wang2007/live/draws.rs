@@ -58,12 +58,13 @@ pub(in crate::wang2007) fn figure(lab: &Lab<'_>) -> Result<Outcome, StudyError> 
     }
     let seeds = plan.settings.runs;
     let caption = format!(
-        "Real sources: {} of each case. The simulator and the fluid study: {seeds} seeds, with 95 % \
-         confidence intervals. A draw takes 12 s; the first one counts as one.",
+        "Real sources: {} of each case. The simulator and the fluid study: {seeds} seeds, with 95 \
+         % confidence intervals. A draw takes 12 s; the first one counts as one.",
         if plan.runs == 1 { "one run".into() } else { format!("means of {} runs", plan.runs) }
     );
-    let over_time = "The share of sources that got what they demand, within 3 %, over the last 4 s; \
-                     and what all got of what all demand. Simulated ones are means of all seeds.";
+    let over_time = "The share of sources that got what they demand, within 3 %, over the last 4 \
+                     s; and what all got of what all demand. Simulated ones are means of all \
+                     seeds.";
     Ok(Outcome {
         verdict,
         pictures: vec![
