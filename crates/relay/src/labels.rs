@@ -458,7 +458,7 @@ impl<K: Ord + Copy> Labels<K> {
             };
         }
         if !way.is_to {
-            return Step::Drop;
+            return self.challenge_waiting(now, from, destination, size);
         }
         let Some(number) = route_of(&association.routes, now, from.address) else {
             // The address of the host may have changed. The datagram itself is lost.

@@ -384,6 +384,36 @@ fn a_host_that_waits_is_reached_at_the_address_that_it_has_bound() {
     assert_eq!(forwarded(&mut labels, later, NEAR, 20), None);
 }
 
+/// Found in the field: behind a translator that gave it another address a host that received stood
+/// still until it asked by itself, seconds later.
+#[test]
+fn a_host_that_waits_is_asked_for_its_address_when_it_sends_from_another_one() {
+    let mut labels = met();
+    labels.wait_at(PLACE, 2);
+    bind_waiting(&mut labels, at(10), HOST[0], 0);
+    assert_eq!(forwarded(&mut labels, at(20), NEAR, 20).as_deref(), Some(HOST[0]));
+    let short = labels.handle_datagram(at(30), place(HOST[1]), &packet(21, BIND - 1));
+    assert_eq!(short, Step::Drop, "the question would be longer");
+    let mut asked = 0;
+    for millis in 0..1_000 {
+        let step = labels.handle_datagram(at(30 + millis), place(HOST[1]), &packet(21, BIND));
+        let Step::Answer(answer) = step else { continue };
+        let challenge = BindDatagram::parse(&answer).unwrap();
+        assert_eq!((challenge.kind, challenge.association), (BindKind::Challenge, 2));
+        assert!(TagKey::new(&SECRET).has_tagged(&challenge), "it is the host's");
+        asked += 1;
+    }
+    assert!((10..=21).contains(&asked), "{asked} in a second");
+    // It is not led anywhere before it has answered.
+    assert_eq!(forwarded(&mut labels, at(1_100), NEAR, 20).as_deref(), Some(HOST[0]));
+    bind_waiting(&mut labels, at(1_200), HOST[1], 0);
+    assert_eq!(forwarded(&mut labels, at(1_210), NEAR, 20).as_deref(), Some(HOST[1]));
+    // Where nobody waits nobody is asked.
+    labels.leave(&PLACE, 2);
+    let step = labels.handle_datagram(at(9_000), place(ELSEWHERE), &packet(21, BIND));
+    assert_eq!(step, Step::Drop);
+}
+
 #[test]
 fn a_host_that_comes_back_takes_its_guests_along_and_one_that_leaves_does_not() {
     let mut labels = met();
