@@ -169,6 +169,12 @@ def ip(*arguments):
     subprocess.run(["ip", *arguments], check=True)
 
 
+def processor(pid):
+    """Seconds that the processor has worked for a process: its own code, and the kernel's."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return tuple(int(ticks) / os.sysconf("SC_CLK_TCK") for ticks in fields[11:13])
+
+
 def need_root():
     """Ends the script if it may not make named namespaces."""
     if os.geteuid() != 0:

@@ -181,6 +181,10 @@ class Host:
         self._programs[name] = (process, command, env)
         return process
 
+    def process(self, name):
+        """A program that was started."""
+        return self._programs[name][0]
+
     def stop(self, name, number=signal.SIGTERM, timeout=10):
         """Ends a program by a signal; returns its exit code."""
         process, _, _ = self._programs[name]

@@ -55,11 +55,12 @@ def by_mptcp(net, bytes, congestion_control):
     )
 
 
-def by_us(net, source, links=None, bulk=None, options=(), told=False):
+def by_us(net, source, links=None, bulk=None, options=(), told=False, patience=0):
     """The file `source` over our own program; the copy is compared with it.
 
     The program finds the paths itself; with `told`, it gets --path for each link, and with `links`
-    for the first so many. With a bulk TCP flow on the link number `bulk`, if given.
+    for the first so many. With a bulk TCP flow on the link number `bulk`, if given. It may take
+    `patience` seconds, where that is longer than transfers mostly do.
     """
     size = source.stat().st_size
     peer = str(PEERS / "ours")
@@ -96,9 +97,8 @@ def by_us(net, source, links=None, bulk=None, options=(), told=False):
             f"{shlex.join(receiver)} >{log} 2>&1"
         )
         try:
-            run = emulate(
-                net, near, far=far, listens=7707, bytes=size, timeout=timeout_for(net, size)
-            )
+            timeout = max(patience, timeout_for(net, size))
+            run = emulate(net, near, far=far, listens=7707, bytes=size, timeout=timeout)
         except Failed as error:
             raise Failed(
                 f"{error}\nthe receiver said:\n{log.read_text() if log.exists() else '(nothing)'}"

@@ -3,7 +3,8 @@
     python3 tunnel_ends.py far FOLDER [bare]             services, and serve-tunnel
     python3 tunnel_ends.py near FOLDER WORK [WORD...]    the tunnel, and one piece of work over it
 
-The near end prints a JSON object at last. FOLDER has what `prepare` makes; with `bare`, which
+The near end prints a JSON object at last. TUNNEL_WORDS in its environment has further words for the
+tunnel's command. FOLDER has what `prepare` makes; with `bare`, which
 leaves out the services of other programs, it may be empty.
 """
 
@@ -15,6 +16,7 @@ import os
 import pathlib
 import re
 import resource
+import shlex
 import shutil
 import signal
 import socket
@@ -187,6 +189,7 @@ class Tunnel:
             time.sleep(0.01)
         command = [os.environ["ANABRANCH"], "tunnel", FAR, "--token-file", token]
         command += ["--socks", str(SOCKS), "--json"]
+        command += shlex.split(os.environ.get("TUNNEL_WORDS", ""))
         for port in SERVICES:
             command += ["-L", f"{port}:127.0.0.1:{port}"]
         environment = dict(os.environ, ANABRANCH_HOME=f"{folder}/near-home")

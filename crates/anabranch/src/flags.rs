@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use files::{Error, Selection, Stop, TransferOptions};
+use files::{CarrierChoice, Error, Selection, Stop, TransferOptions};
 use peer::{DialOptions, Identity};
 use stripe::Effort;
 
@@ -218,7 +218,9 @@ impl TransferFlags {
         let routes = routes.or_config(config)?;
         step_back(routes.effort);
         let relays = relays(&routes.relays, &identity, dirs)?;
-        let use_paths = routes.use_paths;
+        // Over UDP the striped connection chooses, and has all of them.
+        let is_tcp = matches!(routes.carrier, CarrierChoice::Tcp);
+        let use_paths = routes.use_paths.filter(|_| is_tcp);
         let dial = DialOptions {
             identity,
             paths: routes.paths,
@@ -227,6 +229,7 @@ impl TransferFlags {
             has_direct: routes.has_direct,
             is_met: false,
             most_paths: if use_paths.is_some() { MOST_CANDIDATES } else { peer::MAX_PATHS },
+            use_paths: routes.use_paths.filter(|_| !is_tcp),
             congestion_control: routes.congestion_control,
             parts: peer::Parts::default(),
             max_rate: routes.max_rate,

@@ -75,6 +75,7 @@ mod testbed;
 mod threads;
 mod token;
 mod transfer;
+mod translators;
 mod via;
 mod watch;
 

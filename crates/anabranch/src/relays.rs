@@ -7,7 +7,7 @@ use std::sync::Arc;
 use files::Error;
 use peer::caps::Allowance;
 use peer::limit::Limit;
-use peer::{Credential, Identity, RelayOptions, RelaySpec};
+use peer::{Credential, Identity, RelayOptions, RelaySpec, Remote};
 use relay::{ClientOptions, RelayDialing};
 
 use crate::complete;
@@ -27,12 +27,13 @@ pub(crate) struct RelayFlags {
     ///
     /// It is a host that runs 'anabranch relay' and lets this one use it. Its key is known, or
     /// `token-file=FILE` has a token for it. `max=RATE` limits the rate of all paths over it
-    /// together, `cap=SIZE/month` their volume in a calendar month over all transfers. For
-    /// example: --relay r1.example.org --relay 192.0.2.7:7707,backup,max=20mbit,cap=10GB/month
+    /// together, `cap=SIZE/month` their volume in a calendar month over all transfers. One that
+    /// only another relay reaches is named with `through=` that one. For example: --relay
+    /// r1.example.org --relay 192.0.2.7:7707,backup,max=20mbit,cap=10GB/month
     #[arg(
         long = "relay",
-        value_name = "HOST[:PORT][,primary|overflow|backup][,max=RATE][,cap=SIZE/month]\
-                      [,token-file=FILE]",
+        value_name = "HOST[:PORT][,through=HOST]…[,primary|overflow|backup][,max=RATE]\
+                      [,cap=SIZE/month][,token-file=FILE]",
         add = complete::receivers()
     )]
     relays: Vec<RelaySpec>,
@@ -106,42 +107,83 @@ pub(crate) fn relays(
     dirs: &Dirs,
 ) -> Result<Vec<RelayOptions>, Error> {
     let mut relays: Vec<RelayOptions> = Vec::new();
-    for spec in specs {
-        if relays.iter().any(|known| known.dial == spec.dial) {
+    for (number, spec) in specs.iter().enumerate() {
+        let is_same = |known: &&RelaySpec| known.dial == spec.dial && known.through == spec.through;
+        if specs[..number].iter().any(|known| is_same(&known)) {
             return Err(Error::usage(format!("--relay {}: it is named twice", spec.dial)));
         }
-        let credential = credential(spec, dirs)?;
-        let dialing = ClientOptions::new(spec.dial.clone(), credential.clone(), identity.clone());
+        let (first, further) = hops(spec, identity, dirs)?;
         let same_host = specs.iter().filter(|other| other.dial.name() == spec.dial.name());
         let name = match same_host.count() {
             1 => spec.dial.name().into_owned(),
             _ => spec.dial.to_string(),
         };
+        let through = spec.through.iter().map(|other| other.name().into_owned());
+        let name = through.chain([name]).collect::<Vec<_>>().join(", ");
         relays.push(RelayOptions {
             name,
-            dial: spec.dial.clone(),
-            key: credential.pin(),
+            dial: first.dial.clone(),
+            key: further.last().map_or(&first.credential, |(_, credential)| credential).pin(),
             class: spec.class,
             max: spec.max.map(|rate| Arc::new(Limit::new(Some(rate)))),
             allowance: Allowance::of_relay(&dirs.usage(), &spec.dial, spec.cap)?,
-            relaying: Arc::new(RelayDialing::new(dialing)),
+            relaying: Arc::new(RelayDialing::through(first, further)),
         });
     }
     Ok(relays)
+}
+
+/// How the first relay on the way to one is reached, and those behind it.
+///
+/// # Errors
+/// Those of [`client`].
+fn hops(
+    spec: &RelaySpec,
+    identity: &Identity,
+    dirs: &Dirs,
+) -> Result<(ClientOptions, Vec<(Remote, Credential)>), Error> {
+    let mut all = Vec::new();
+    for other in &spec.through {
+        all.push((other.clone(), known(other, dirs)?));
+    }
+    all.push((spec.dial.clone(), credential(spec, dirs)?));
+    let (dial, credential) = all.remove(0);
+    Ok((ClientOptions::new(dial, credential, identity.clone()), all))
+}
+
+/// How a relay is reached, by the holder of `identity`.
+///
+/// # Errors
+/// [`Error::usage`] for a relay whose key is not known; errors of reading a token or the list of
+/// known hosts.
+pub(crate) fn client(
+    spec: &RelaySpec,
+    identity: &Identity,
+    dirs: &Dirs,
+) -> Result<ClientOptions, Error> {
+    if !spec.through.is_empty() {
+        let text = format!("--relay {spec}: through= is for the paths to a host");
+        return Err(Error::usage(text));
+    }
+    Ok(ClientOptions::new(spec.dial.clone(), credential(spec, dirs)?, identity.clone()))
 }
 
 fn credential(spec: &RelaySpec, dirs: &Dirs) -> Result<Credential, Error> {
     if let Some(file) = &spec.token_file {
         return TokenSource::in_file(file).map(Credential::Token);
     }
-    let known = key_of(&List::Receivers.load(dirs)?, &spec.dial);
+    known(&spec.dial, dirs)
+}
+
+/// A relay whose key is known.
+fn known(dial: &Remote, dirs: &Dirs) -> Result<Credential, Error> {
+    let known = key_of(&List::Receivers.load(dirs)?, dial);
     known.map(Credential::Pinned).ok_or_else(|| {
         Error::usage(format!(
-            "--relay {relay}: its key is not known; 'anabranch keys trust receiver {name} \
+            "--relay {dial}: its key is not known; 'anabranch keys trust receiver {name} \
              FINGERPRINT' makes it known, and token-file=FILE behind the relay shows a token \
              instead",
-            relay = spec.dial,
-            name = spec.dial.name(),
+            name = dial.name(),
         ))
     })
 }

@@ -138,8 +138,8 @@ impl RouteArgs {
             ("--qlog", self.qlog.is_given()),
         ];
         let carrier = self.carrier(&config.send, self.effort(&config.send)?);
-        if self.use_paths.is_some() && carrier != Carrier::Tcp {
-            return Err(Error::usage("--use is for --carrier tcp"));
+        if self.use_paths.is_some() && carrier == Carrier::Auto {
+            return Err(Error::usage("--use is for --carrier tcp or udp"));
         }
         match of_udp.iter().find(|(_, is_given)| *is_given) {
             Some((flag, _)) if carrier == Carrier::Tcp => {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use events::Events;
 use files::Error;
 use peer::{Credential, Fingerprint, Identity, PathClass, RelayOptions, Remote, Token};
-use relay::meeting::{Claimed, Code, Meeting, claim};
+use relay::meeting::{Claimed, Code, Invited, Meeting, claim};
 use relay::{ClientOptions, RelayDialing};
 
 use crate::complete;
@@ -56,12 +56,18 @@ impl fmt::Display for ViaSpec {
 }
 
 impl ViaSpec {
-    /// The key of the relay: the one that is named, or else known.
+    /// The key of the relay: the one that is named, or that its token names, or else known.
     fn known_key(&self, dirs: &Dirs) -> Result<Option<Fingerprint>, Error> {
-        match self.key {
-            Some(key) => Ok(Some(key)),
-            None => Ok(key_of(&List::Receivers.load(dirs)?, &self.dial)),
+        match (self.key, &self.token_file) {
+            (Some(key), _) => Ok(Some(key)),
+            (None, Some(file)) => Ok(Some(Credential::Token(TokenSource::in_file(file)?).pin())),
+            (None, None) => Ok(key_of(&List::Receivers.load(dirs)?, &self.dial)),
         }
+    }
+
+    /// The relay's address.
+    pub(crate) fn dial(&self) -> &Remote {
+        &self.dial
     }
 
     /// The relay for paths to a host that waits there.
@@ -79,7 +85,7 @@ impl ViaSpec {
     }
 
     /// How a host that may use the relay and the relay know each other.
-    fn credential(&self, dirs: &Dirs) -> Result<Credential, Error> {
+    pub(crate) fn credential(&self, dirs: &Dirs) -> Result<Credential, Error> {
         if let Some(file) = &self.token_file {
             return TokenSource::in_file(file).map(Credential::Token);
         }
@@ -112,20 +118,25 @@ pub(crate) fn relays_to_wait_at(
     specs.iter().map(options).collect()
 }
 
-/// Waits at relays for known hosts, and for the holder of a token, or of a code; `None` without
-/// relays. Needs a Tokio runtime.
+/// Waits at relays for known hosts, and for those who are invited; `None` without relays. Needs a
+/// Tokio runtime.
 ///
 /// # Errors
 /// [`Error::System`] if the library refuses a key.
 pub(crate) fn wait(
     relays: Vec<ClientOptions>,
-    token: Option<&Token>,
+    invited: Invited<'_>,
     events: &Events,
 ) -> Result<Option<Arc<Meeting>>, Error> {
     if relays.is_empty() {
         return Ok(None);
     }
-    Ok(Some(Meeting::start(relays, token, events)?))
+    Ok(Some(Meeting::start(relays, invited, events)?))
+}
+
+/// Those who come with a token, if there is one, or with a code.
+pub(crate) fn invited_by(token: Option<&Token>) -> Invited<'_> {
+    token.map_or(Invited::Nobody, Invited::HolderOrCode)
 }
 
 /// The host that is met, in place of one that is dialed.
@@ -248,7 +259,7 @@ fn claim_token(
 ///
 /// # Errors
 /// [`Error::usage`] for a relay whose key is not known; errors of reading the list of known hosts.
-fn relays_of_guest(
+pub(crate) fn relays_of_guest(
     specs: &[ViaSpec],
     token: &Token,
     identity: &Identity,
@@ -266,7 +277,11 @@ fn relays_of_guest(
     specs.iter().map(options).collect()
 }
 
-fn refuse_twice(specs: &[ViaSpec]) -> Result<(), Error> {
+/// Refuses relays that are named twice.
+///
+/// # Errors
+/// [`Error::usage`] with the relay.
+pub(crate) fn refuse_twice(specs: &[ViaSpec]) -> Result<(), Error> {
     let is_again =
         |(at, spec): &(usize, &ViaSpec)| specs[..*at].iter().any(|other| other.dial == spec.dial);
     match specs.iter().enumerate().find(is_again) {

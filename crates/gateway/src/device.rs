@@ -7,7 +7,8 @@ use std::sync::Mutex;
 use peer::Error;
 use reach::Network;
 use sys::netlink::Netlink;
-use sys::tun::Tun;
+
+use crate::tun::Tun;
 
 /// The largest packet of the device before a path is known: the least that IPv6 allows.
 const FIRST_MTU: u32 = 1_280;

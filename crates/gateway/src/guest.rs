@@ -5,15 +5,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use stripe::{ConnectionKey, Guest, RawArrival, RawDatagram, RawPath};
-use sys::tun::Tun;
 use units::Time;
 
 use crate::plane::Plane;
+use crate::tun::Tun;
 
-/// Packets that are read of the device before others have their turn.
+/// Packets that are read of the device before others have their turn, and their octets: what is
+/// read is still near the processor when it is sent.
 const TURN: usize = 32;
-/// Octets of the largest packet.
-const LARGEST: usize = 1 << 16;
+const TURN_OCTETS: usize = 128 << 10;
 
 /// What the endpoint's thread and the tasks of sessions share.
 #[derive(Clone)]
@@ -33,22 +33,18 @@ impl SharedPlane {
 pub(crate) struct GatewayGuest {
     tun: Tun,
     plane: SharedPlane,
-    buffer: Vec<u8>,
 }
 
 impl GatewayGuest {
     pub(crate) fn new(tun: Tun, plane: SharedPlane) -> GatewayGuest {
-        GatewayGuest { tun, plane, buffer: vec![0; LARGEST] }
+        GatewayGuest { tun, plane }
     }
+}
 
-    /// Hands the kernel what is for hosts of this side.
-    fn write(&self, plane: &mut Plane) {
-        while let Some(octets) = plane.poll_host() {
-            // A device that is down, or full: the packet is lost, as on any line.
-            if let Err(error) = self.tun.send(&octets) {
-                tracing::debug!(%error, "a packet for a host is lost");
-            }
-        }
+/// Hands the kernel what is for hosts of this side.
+fn write(tun: &mut Tun, plane: &mut Plane) {
+    while let Some(packet) = plane.poll_host() {
+        tun.send(packet);
     }
 }
 
@@ -58,25 +54,36 @@ impl Guest for GatewayGuest {
     }
 
     fn handle_readable(&mut self, now: Time) {
-        let plane = self.plane.clone();
-        let mut plane = plane.lock();
+        let mut plane = self.plane.lock();
+        let mut octets = 0;
         for _ in 0..TURN {
-            match self.tun.receive(&mut self.buffer) {
-                Ok(length) => plane.handle_inside(now, &self.buffer[..length]),
+            match self.tun.receive() {
+                Ok((header, packet)) => {
+                    octets += packet.len();
+                    plane.handle_inside(now, header, packet);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => {
                     tracing::debug!(%error, "the device cannot be read");
                     break;
                 }
             }
+            if octets >= TURN_OCTETS {
+                break;
+            }
         }
-        self.write(&mut plane);
+        write(&mut self.tun, &mut plane);
+        self.tun.finish();
     }
 
     fn handle_raw(&mut self, now: Time, arrival: &RawArrival, payload: &[u8]) {
         let mut plane = self.plane.lock();
         plane.handle_raw(now, arrival, payload);
-        self.write(&mut plane);
+        write(&mut self.tun, &mut plane);
+    }
+
+    fn handle_batch(&mut self) {
+        self.tun.finish();
     }
 
     fn handle_paths(&mut self, now: Time, connection: ConnectionKey, paths: &[RawPath]) {
@@ -86,7 +93,8 @@ impl Guest for GatewayGuest {
     fn handle_deadline(&mut self, now: Time) {
         let mut plane = self.plane.lock();
         plane.handle_deadline(now);
-        self.write(&mut plane);
+        write(&mut self.tun, &mut plane);
+        self.tun.finish();
     }
 
     fn poll_deadline(&self) -> Option<Time> {

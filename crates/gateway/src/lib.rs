@@ -5,9 +5,10 @@
 //! |---|---|
 //! | the file of a gateway | `config` |
 //! | rules of nftables and of routing | `rules` |
-//! | the device, and routes into it | `device` |
+//! | the device, and routes into it; its packets | `device`; `tun` |
+//! | several segments as one packet, and apart again | `offload` |
 //! | what the system does to its packets | `doctor` |
-//! | packets of hosts: headers, and what changes | `packet` |
+//! | packets of hosts: headers, and what changes; their octets | `packet`; `frame` |
 //! | TCP connections: numbers, and what their SYNs said | `flows` |
 //! | all sites, without sockets | `plane`; figures: `figures` |
 //! | the device and the sites' datagrams on the endpoint's thread | `guest` |
@@ -26,7 +27,9 @@ mod device;
 mod doctor;
 mod figures;
 mod flows;
+mod frame;
 mod guest;
+mod offload;
 mod packet;
 mod plane;
 mod present;
@@ -38,6 +41,7 @@ mod shared;
 mod sites;
 mod slots;
 pub mod testing;
+mod tun;
 
 pub use config::GatewayConfig;
 pub use doctor::{SystemFinding, examine};

@@ -9,17 +9,28 @@ use harp::{Carried, Edits};
 use wire::ip::{ecn, mark, update_checksum};
 use wire::tcp::{Flags, Meta};
 
+use crate::frame::Frame;
+use crate::offload::ToKernel;
+
 /// A TCP segment of a host, with its IP headers.
 #[derive(Debug)]
 pub(crate) struct Packet {
-    octets: Vec<u8>,
+    frame: Frame,
+    headers: Headers,
+    /// Its share of the memory of packets.
+    #[expect(dead_code, reason = "it is given back with the packet")]
+    held: HeldBytes,
+}
+
+/// What the headers of a TCP segment say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Headers {
     meta: Meta,
     source: SocketAddr,
     destination: SocketAddr,
-    /// Where the TCP header begins.
+    /// Where the TCP header begins, and where it ends.
     tcp: usize,
-    /// Its share of the memory of packets.
-    held: Option<HeldBytes>,
+    end: usize,
 }
 
 /// The memory of packets that wait.
@@ -47,8 +58,9 @@ impl PacketMemory {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Takes the memory of a packet; `None`: there is none left.
+    /// Takes the memory of a packet of so many octets; `None`: there is none left.
     fn take(&self, octets: usize) -> Option<HeldBytes> {
+        let octets = octets + OVERHEAD;
         let before = self.taken.fetch_add(octets, Ordering::Relaxed);
         let held = HeldBytes { taken: Arc::clone(&self.taken), octets };
         (before + octets <= self.most).then_some(held)
@@ -73,17 +85,13 @@ pub(crate) enum Untaken {
 /// What a packet takes besides its octets: the state that remembers it.
 const OVERHEAD: usize = 256;
 
-impl Packet {
-    /// Reads a packet.
-    pub(crate) fn read(octets: &[u8], memory: &PacketMemory) -> Result<Packet, Untaken> {
-        let mut packet = Packet::parse(octets).ok_or(Untaken::NotTcp)?;
-        packet.held = Some(memory.take(octets.len() + OVERHEAD).ok_or(Untaken::NoMemory)?);
-        packet.octets = octets.to_vec();
-        Ok(packet)
-    }
+/// The flags that gateways read.
+const READ: Flags =
+    Flags(Flags::FIN.0 | Flags::SYN.0 | Flags::RST.0 | Flags::ACK.0 | Flags::ECE.0 | Flags::CWR.0);
 
-    /// Reads the headers; `None` if it is no TCP segment, or not a whole one.
-    fn parse(octets: &[u8]) -> Option<Packet> {
+impl Headers {
+    /// Reads the headers of a packet; `None` if it is no TCP segment, or not a whole one.
+    pub(crate) fn parse(octets: &[u8]) -> Option<Headers> {
         let sliced = SlicedPacket::from_ip(octets).ok()?;
         let (source, destination): (IpAddr, IpAddr) = match sliced.net.as_ref()? {
             NetSlice::Ipv4(ip) => {
@@ -104,9 +112,7 @@ impl Packet {
         };
         let Some(TransportSlice::Tcp(tcp)) = &sliced.transport else { return None };
         let all = tcp.header_slice();
-        let raw = all[13];
-        let kept = Flags::FIN.0 | Flags::SYN.0 | Flags::RST.0 | Flags::ACK.0;
-        let flags = Flags(raw & (kept | Flags::ECE.0 | Flags::CWR.0));
+        let flags = Flags(all[13] & READ.0);
         let mut meta = Meta {
             seq: tcp.sequence_number(),
             ack: tcp.acknowledgment_number(),
@@ -133,14 +139,30 @@ impl Packet {
         if begin != if source.is_ipv4() { 20 } else { 40 } {
             return None;
         }
-        Some(Packet {
-            octets: Vec::new(),
+        Some(Headers {
             meta,
             source: SocketAddr::new(source, tcp.source_port()),
             destination: SocketAddr::new(destination, tcp.destination_port()),
             tcp: begin,
-            held: None,
+            end: begin + all.len(),
         })
+    }
+
+    /// Those of a segment of the packet, `before` octets of payload after its begin.
+    pub(crate) fn of_segment(&self, before: u32, len: usize, flags: Flags) -> Headers {
+        let meta = Meta {
+            seq: self.meta.seq.wrapping_add(before),
+            // It is a part of the packet.
+            len: u16::try_from(len).unwrap_or(u16::MAX),
+            flags: Flags(flags.0 & READ.0),
+            ..self.meta
+        };
+        Headers { meta, ..*self }
+    }
+
+    /// What the state machine reads.
+    pub(crate) fn meta(&self) -> Meta {
+        self.meta
     }
 
     /// Where it comes from.
@@ -153,14 +175,60 @@ impl Packet {
         self.destination
     }
 
+    /// Whether it is of IPv4.
+    pub(crate) fn is_ipv4(&self) -> bool {
+        self.source.is_ipv4()
+    }
+
+    /// Where the header of TCP begins.
+    pub(crate) fn tcp(&self) -> usize {
+        self.tcp
+    }
+
+    /// Where the payload begins.
+    pub(crate) fn end(&self) -> usize {
+        self.end
+    }
+}
+
+impl Packet {
+    /// Reads a packet.
+    pub(crate) fn read(octets: &[u8], memory: &PacketMemory) -> Result<Packet, Untaken> {
+        let headers = Headers::parse(octets).ok_or(Untaken::NotTcp)?;
+        let held = memory.take(octets.len()).ok_or(Untaken::NoMemory)?;
+        Ok(Packet { frame: Frame::of(octets), headers, held })
+    }
+
+    /// A packet with these headers; given back if too many wait.
+    pub(crate) fn hold(
+        frame: Frame,
+        headers: Headers,
+        memory: &PacketMemory,
+    ) -> Result<Packet, Frame> {
+        match memory.take(frame.len()) {
+            Some(held) => Ok(Packet { frame, headers, held }),
+            None => Err(frame),
+        }
+    }
+
+    /// Where it comes from.
+    pub(crate) fn source(&self) -> SocketAddr {
+        self.headers.source
+    }
+
+    /// Where it goes.
+    pub(crate) fn destination(&self) -> SocketAddr {
+        self.headers.destination
+    }
+
     /// Its octets.
     pub(crate) fn octets(&self) -> &[u8] {
-        &self.octets
+        &self.frame
     }
 
     /// Whether routers may mark it, or have marked it.
     pub(crate) fn is_ecn_capable(&self) -> bool {
-        ecn(&self.octets) != 0
+        ecn(&self.frame) != 0
     }
 
     /// Its tunnel was marked: Congestion Experienced is copied inwards (RFC 6040, section 4.2).
@@ -168,27 +236,33 @@ impl Packet {
     pub(crate) fn copy_mark(&mut self) -> bool {
         let is_capable = self.is_ecn_capable();
         if is_capable {
-            mark(&mut self.octets);
+            mark(&mut self.frame);
         }
         is_capable
     }
 
+    /// The packet behind the header of a message.
+    pub(crate) fn into_message(self, header: &[u8]) -> Vec<u8> {
+        self.frame.into_message(header)
+    }
+
     /// The packet with the changes of the state machine in it.
-    pub(crate) fn edited(mut self, edits: Edits) -> Vec<u8> {
+    pub(crate) fn edited(mut self, edits: Edits) -> ToKernel {
         if let Some(window) = edits.window {
-            let (at, sum_at) = (self.tcp + 14, self.tcp + 16);
-            let word = |at: usize| u16::from_be_bytes([self.octets[at], self.octets[at + 1]]);
+            let (at, sum_at) = (self.headers.tcp + 14, self.headers.tcp + 16);
+            let word = |at: usize| u16::from_be_bytes([self.frame[at], self.frame[at + 1]]);
             let sum = update_checksum(word(sum_at), word(at), window);
-            self.octets[at..at + 2].copy_from_slice(&window.to_be_bytes());
-            self.octets[sum_at..sum_at + 2].copy_from_slice(&sum.to_be_bytes());
+            self.frame[at..at + 2].copy_from_slice(&window.to_be_bytes());
+            self.frame[sum_at..sum_at + 2].copy_from_slice(&sum.to_be_bytes());
+            self.headers.meta.window = window;
         }
-        std::mem::take(&mut self.octets)
+        ToKernel::segment(self.frame, self.headers)
     }
 }
 
 impl Carried for Packet {
     fn meta(&self) -> Meta {
-        self.meta
+        self.headers.meta
     }
 }
 
@@ -237,7 +311,7 @@ pub(crate) mod tests {
         PacketMemory::new(1 << 20)
     }
 
-    fn is_whole(octets: &[u8]) -> bool {
+    pub(crate) fn is_whole(octets: &[u8]) -> bool {
         let sliced = SlicedPacket::from_ip(octets).expect("it is a packet");
         let Some(TransportSlice::Tcp(tcp)) = &sliced.transport else { return false };
         let sum = match sliced.net.as_ref().expect("it has addresses") {
@@ -285,7 +359,7 @@ pub(crate) mod tests {
             for window in [0, 1, 499, 500, u16::MAX] {
                 let octets = segment(near, far, &[7; 101], |_| {});
                 let packet = Packet::read(&octets, &memory()).expect("it is TCP");
-                let edited = packet.edited(Edits { window: Some(window) });
+                let edited = packet.edited(Edits { window: Some(window) }).octets();
                 assert!(is_whole(&edited), "{window}");
                 let again = Packet::read(&edited, &memory()).expect("it is TCP");
                 assert_eq!(again.meta().window, window);
@@ -357,7 +431,7 @@ pub(crate) mod tests {
             if let Ok(mut packet) = Packet::read(&octets, &memory()) {
                 packet.copy_mark();
                 let edited = packet.edited(Edits { window: Some(window) });
-                prop_assert_eq!(edited.len(), octets.len());
+                prop_assert_eq!(edited.octets().len(), octets.len());
             }
         }
     }

@@ -9,11 +9,13 @@ use reach::Network;
 use stripe::{ConnectionKey, RawArrival, RawDatagram, RawPath};
 use units::{Span, Time};
 use wire::gateway::SALT;
-use wire::harp::{Header, MOST_PATHS};
+use wire::harp::{Header, MOST_PATHS, Report};
+use wire::tcp::Meta;
 
 use crate::figures::{Counted, FlowFigures, PathFigures, SiteFigures};
 use crate::flows::{FlowEnds, FlowState, Flows};
-use crate::packet::{Packet, PacketMemory, Untaken};
+use crate::offload::{DeviceHeader, Segments, ToKernel};
+use crate::packet::{Headers, Packet, PacketMemory, Untaken};
 use crate::slots::Slots;
 
 /// Octets of packets that wait at a time, of all sites together.
@@ -24,6 +26,9 @@ const MOST_QUESTIONS: u32 = 1_000;
 const DEAD_AFTER: Span = Span::from_secs(1);
 /// Silence after which it is asked.
 const ASKS_AFTER: Span = Span::from_millis(300);
+/// What the kernel hands over at once leaves at once, if its path takes it in this time: a tenth of
+/// the queue that tells a path is full. A pace of single packets would cost a wake for each.
+const BURST: Span = Span::from_micros(250);
 /// Paths that the state machine has numbers for; those that there are come and go.
 #[expect(clippy::cast_possible_truncation, reason = "there are eight")]
 const ALL_PATHS: u8 = MOST_PATHS as u8;
@@ -48,8 +53,12 @@ pub(crate) struct Plane {
     ask: AskScales,
     /// The second of the latest question, and how many there were in it.
     asked: (u64, u32),
-    to_hosts: VecDeque<Vec<u8>>,
+    to_hosts: VecDeque<ToKernel>,
     to_peers: VecDeque<RawDatagram>,
+    /// Reports that wait for the packets beside them.
+    reports: Vec<(Flow, u8, Report)>,
+    /// Space for the header of a message.
+    header: Vec<u8>,
     latest: Time,
 }
 
@@ -89,6 +98,8 @@ impl Plane {
             asked: (0, 0),
             to_hosts: VecDeque::new(),
             to_peers: VecDeque::new(),
+            reports: Vec::new(),
+            header: Vec::new(),
             latest: Time::ZERO,
         }
     }
@@ -128,6 +139,7 @@ impl Plane {
             dead_after: DEAD_AFTER,
             asks_after: ASKS_AFTER,
             probes_answer: false,
+            burst: BURST,
             ..Config::modern(ALL_PATHS)
         };
         let mut core = Gateway::new(now, &config);
@@ -170,30 +182,34 @@ impl Plane {
         }
     }
 
-    /// A packet that the kernel has handed over.
-    pub(crate) fn handle_inside(&mut self, now: Time, octets: &[u8]) {
+    /// A packet that the kernel has handed over, of one segment or several. What is not for a site
+    /// goes back as it came: the kernel knows what to do with it.
+    pub(crate) fn handle_inside(&mut self, now: Time, header: DeviceHeader, octets: &[u8]) {
         let now = self.at(now);
-        let packet = match Packet::read(octets, &self.memory) {
-            Ok(packet) => packet,
-            // The kernel knows what to do with it.
-            Err(Untaken::NotTcp | Untaken::NoMemory) => {
-                self.to_hosts.push_back(octets.to_vec());
-                return;
+        let segments = Headers::parse(octets).and_then(|headers| {
+            let (near, far) = (headers.source(), headers.destination());
+            let site = self.site_of(far.ip()).filter(|_| has(&self.networks, near.ip()))?;
+            let segments = Segments::new(header, octets, headers)?;
+            Some((site, headers, segments))
+        });
+        let Some((site, headers, segments)) = segments else {
+            self.to_hosts.push_back(ToKernel::back(header, octets));
+            return;
+        };
+        let ends = FlowEnds { near: headers.source(), far: headers.destination() };
+        let flow = self.flow(now, site, ends, 0, &headers.meta(), octets.len());
+        for (frame, headers) in segments {
+            let packet = match Packet::hold(frame, headers, &self.memory) {
+                Ok(packet) => packet,
+                Err(frame) => {
+                    self.to_hosts.push_back(ToKernel::segment(frame, headers));
+                    continue;
+                }
+            };
+            match (flow, &mut self.sites[site.0].link) {
+                (Some(flow), Some(link)) => link.core.handle_inside(now, flow, packet),
+                _ => self.pass_normally(site, packet),
             }
-        };
-        let (near, far) = (packet.source(), packet.destination());
-        let site = self.site_of(far.ip()).filter(|_| has(&self.networks, near.ip()));
-        let Some(site) = site else {
-            self.to_hosts.push_back(octets.to_vec());
-            return;
-        };
-        let ends = FlowEnds { near, far };
-        let Some(flow) = self.flow(now, site, ends, 0, &packet) else {
-            self.pass_normally(site, packet);
-            return;
-        };
-        if let Some(link) = &mut self.sites[site.0].link {
-            link.core.handle_inside(now, flow, packet);
         }
         self.drain(now, site);
     }
@@ -224,10 +240,10 @@ impl Plane {
         };
         let Some((ends, message)) = message else { return };
         let (Message::Data(_, packet) | Message::Return(packet)) = &message else { return };
-        let octets = packet.octets().len() as u64;
+        let (meta, octets) = (harp::Carried::meta(packet), packet.octets().len());
         let counted = &mut self.sites[site.0].counted;
-        counted.received = [counted.received[0] + 1, counted.received[1] + octets];
-        match self.flow(now, site, ends, 1, packet) {
+        counted.received = [counted.received[0] + 1, counted.received[1] + octets as u64];
+        match self.flow(now, site, ends, 1, &meta, octets) {
             Some(flow) => self.handle_message(now, site, flow, message, arrival),
             // There is no room, or its number is taken: it passes as it would without gateways.
             None => {
@@ -278,7 +294,7 @@ impl Plane {
     }
 
     /// The next packet for the kernel.
-    pub(crate) fn poll_host(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn poll_host(&mut self) -> Option<ToKernel> {
         self.to_hosts.pop_front()
     }
 
@@ -390,19 +406,20 @@ impl Plane {
         Some(packet)
     }
 
-    /// The number of the connection of a packet from this side (0) or the site (1).
+    /// The number of the connection of a packet of so many octets from this side (0) or the site
+    /// (1).
     fn flow(
         &mut self,
         now: Time,
         site: SiteId,
         ends: FlowEnds,
         from: usize,
-        packet: &Packet,
+        meta: &Meta,
+        octets: usize,
     ) -> Option<Flow> {
         let Site { flows, link, .. } = &mut self.sites[site.0];
         let link = link.as_mut()?;
-        let meta = harp::Carried::meta(packet);
-        let (number, state) = flows.note(now, ends, from, &meta, packet.octets().len())?;
+        let (number, state) = flows.note(now, ends, from, meta, octets)?;
         if state.scales.contains(&Scale::Unseen)
             && !meta.flags.has(wire::tcp::Flags::SYN)
             && !state.was_asked
@@ -426,13 +443,17 @@ impl Plane {
         Some(number)
     }
 
-    /// Takes what the state machine of a site puts out.
+    /// Takes what the state machine of a site puts out. Reports leave behind the packets: they are
+    /// shorter, so that both fit one call of the kernel, and no packet waits for them.
     fn drain(&mut self, now: Time, site: SiteId) {
         self.latest = self.latest.max(now);
         loop {
-            let Some(link) = &mut self.sites[site.0].link else { return };
-            let Some(output) = link.core.poll_output() else { return };
+            let link = self.sites[site.0].link.as_mut();
+            let Some(output) = link.and_then(|link| link.core.poll_output()) else { break };
             match output {
+                Output::Outside(flow, path, Message::Report(report)) => {
+                    self.reports.push((flow, path, report));
+                }
                 Output::Inside(_, packet, edits) => {
                     self.sites[site.0].counted.edited += u64::from(edits.window.is_some());
                     self.to_hosts.push_back(packet.edited(edits));
@@ -441,6 +462,11 @@ impl Plane {
                 Output::Outside(flow, path, message) => self.send(site, (flow, path), message),
             }
         }
+        let mut reports = std::mem::take(&mut self.reports);
+        for (flow, path, report) in reports.drain(..) {
+            self.send(site, (flow, path), Message::Report(report));
+        }
+        self.reports = reports;
     }
 
     /// Sends a message to a site's gateway.
@@ -453,16 +479,20 @@ impl Plane {
             Message::Probe(stamp) => (Header::Probe(flow, stamp), None),
             Message::Report(report) => (Header::Report(flow, report), None),
         };
-        let mut payload = Vec::new();
-        wire::harp::emit(&header, &mut payload);
-        payload.extend(packet.iter().flat_map(Packet::octets));
+        self.header.clear();
+        wire::harp::emit(&header, &mut self.header);
+        let octets = packet.as_ref().map_or(0, |packet| packet.octets().len());
         let is_ecn_capable = packet.as_ref().is_some_and(Packet::is_ecn_capable);
-        match link.slots.get(place).filter(|path| payload.len() <= path.room) {
+        let length = self.header.len() + octets;
+        match link.slots.get(place).filter(|path| length <= path.room) {
             Some(RawPath { path, .. }) => {
-                if let Some(packet) = packet {
-                    let octets = packet.octets().len() as u64;
-                    counted.sent = [counted.sent[0] + 1, counted.sent[1] + octets];
-                }
+                let payload = match packet {
+                    Some(packet) => {
+                        counted.sent = [counted.sent[0] + 1, counted.sent[1] + octets as u64];
+                        packet.into_message(&self.header)
+                    }
+                    None => self.header.clone(),
+                };
                 let connection = link.connection;
                 self.to_peers.push_back(RawDatagram { connection, path, is_ecn_capable, payload });
             }

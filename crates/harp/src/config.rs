@@ -30,6 +30,9 @@ pub struct Config {
     /// Whether packets beyond the windows are held back, and paths are paced; the paper's gateway
     /// does neither. Windows below one packet need it.
     pub holds: bool,
+    /// How far packets that follow each other may be ahead of the pace of their path: so much
+    /// leaves at once. Zero paces each packet.
+    pub burst: Span,
     /// Whether steps and drifts of the gateways' clocks are told from queues by the round-trip
     /// times.
     pub corrects_clocks: bool,
@@ -55,6 +58,7 @@ impl Config {
             reorder: 1.5,
             admission: None,
             holds: false,
+            burst: Span::ZERO,
             corrects_clocks: false,
             most_connections: 16_384,
             dead_after: Span::from_secs(3),

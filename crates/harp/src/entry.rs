@@ -324,6 +324,10 @@ impl SentStream {
     /// Takes these positions off the paths that carry them. A bit for each of them is returned.
     fn withdraw(&mut self, start: u64, end: u64, paths: &mut Paths) -> u8 {
         let mut mask = 0;
+        if self.pieces.last_key_value().is_none_or(|(_, last)| last.end <= start) {
+            // What the host sends for the first time: nothing carries it yet.
+            return mask;
+        }
         self.cut(start);
         self.cut(end);
         while let Some((&at, &piece)) = self.pieces.range(start..end).next() {

@@ -494,7 +494,7 @@ impl<T: Carried> Gateway<T> {
             self.pass(flow, packet);
         }
         self.release_held(now, flow);
-        if self.site.is_some() {
+        if self.site.is_some() && !self.held.is_empty() {
             // What arrived made room for every connection of a site.
             let turn = self.turn;
             let after = self.held.range(turn.saturating_add(1)..);

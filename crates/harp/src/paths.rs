@@ -54,6 +54,8 @@ pub(crate) struct Paths {
     control: Harp,
     states: Vec<PathState>,
     admission: Option<f64>,
+    /// How far packets may be ahead of the pace.
+    burst: Span,
     /// The size of full packets; zero before it is known.
     mss: f64,
     /// The paths that there are, a bit for each, where they come and go; `None`: all, of which the
@@ -117,6 +119,7 @@ impl Paths {
             control: Harp::new(config.controller),
             states: (0..config.paths).map(|_| state()).collect(),
             admission: config.admission,
+            burst: config.burst,
             mss: 0.0,
             present: None,
         }
@@ -226,7 +229,7 @@ impl Paths {
     /// window.
     pub(crate) fn choose_urgent(&self, now: Time, avoid: u8) -> (usize, Time) {
         let path = self.choose(avoid);
-        (path, self.states[path].pace.ready_at(now, Span::ZERO))
+        (path, self.states[path].pace.ready_at(now, self.burst))
     }
 
     /// Whether paths come and go.
@@ -239,7 +242,7 @@ impl Paths {
     fn may_leave(&self, now: Time, path: usize, bytes: u64) -> Option<Time> {
         let (state, window) = (&self.states[path], self.control.window(id(path)));
         if count(state.in_flight + bytes) <= window {
-            return Some(state.pace.ready_at(now, Span::ZERO));
+            return Some(state.pace.ready_at(now, self.burst));
         }
         if state.in_flight > 0 || window <= 0.0 {
             return None;
@@ -382,32 +385,57 @@ impl Paths {
 
     /// The paths that may carry data; the first one that there is if none may.
     fn usable(&self) -> impl Iterator<Item = usize> + '_ {
-        let may = |path: &usize| {
-            self.is_present(*path) && !self.control.is_choked(id(*path)) && self.is_admitted(*path)
-        };
-        let all = 0..self.states.len();
-        let none = !all.clone().any(|path| may(&path));
-        let first = all.clone().find(|path| self.is_present(*path)).unwrap_or(0);
-        all.filter(move |path| may(path) || (none && *path == first))
+        let mask = self.usable_mask();
+        (0..self.states.len()).filter(move |path| mask & (1 << path) != 0)
     }
 
-    /// Whether the round-trip time of a path is short enough: beside the direct one's, or beside
-    /// the shortest one where paths come and go and nobody knows which is direct. What is not known
-    /// admits it.
-    fn is_admitted(&self, path: usize) -> bool {
-        let Some(factor) = self.admission else { return true };
-        let known = |path: usize| Some(self.states[path].rtt.min()).filter(|rtt| *rtt > Span::ZERO);
-        let (reference, more) = match self.present {
-            None if path == 0 => return true,
-            None => (known(0), Span::ZERO),
-            Some(_) => {
-                let present = (0..self.states.len()).filter(|path| self.is_present(*path));
-                (present.filter_map(known).min(), AS_NEAR)
-            }
+    /// The same, a bit for each. It is asked for several times a packet.
+    fn usable_mask(&self) -> u8 {
+        let count = self.states.len();
+        let present = (0..count)
+            .filter(|path| self.is_present(*path))
+            .fold(0, |mask: u8, path| mask | 1 << path);
+        if present.is_power_of_two() {
+            // What is alone carries what there is.
+            return present;
+        }
+        let longest = self.longest_admitted();
+        let may = |path: &usize| {
+            present & (1 << path) != 0
+                && !self.control.is_choked(id(*path))
+                && self.is_admitted_by(*path, longest)
         };
+        match (0..count).filter(may).fold(0, |mask: u8, path| mask | 1 << path) {
+            // Without any, the first number.
+            0 => 1 << (present.trailing_zeros() % u8::BITS),
+            mask => mask,
+        }
+    }
+
+    /// Whether the round-trip time of a path is short enough.
+    fn is_admitted(&self, path: usize) -> bool {
+        self.is_admitted_by(path, self.longest_admitted())
+    }
+
+    fn is_admitted_by(&self, path: usize, longest: Option<f64>) -> bool {
+        let is_direct = self.present.is_none() && path == 0;
         let own = self.states[path].rtt.min().as_secs_f64();
-        let most = |reference: Span| factor * reference.as_secs_f64() + more.as_secs_f64();
-        reference.is_none_or(|reference| own <= most(reference))
+        is_direct || longest.is_none_or(|longest| own <= longest)
+    }
+
+    /// The longest round-trip time in seconds that admits a path: beside the direct one's, or
+    /// beside the shortest one where paths come and go and nobody knows which is direct. `None`:
+    /// all are admitted, because nothing is known or wanted.
+    fn longest_admitted(&self) -> Option<f64> {
+        let factor = self.admission?;
+        let known = |path: usize| Some(self.states[path].rtt.min()).filter(|rtt| *rtt > Span::ZERO);
+        let (reference, more) = if self.present.is_some() {
+            let present = (0..self.states.len()).filter(|path| self.is_present(*path));
+            (present.filter_map(known).min(), AS_NEAR)
+        } else {
+            (known(0), Span::ZERO)
+        };
+        Some(factor * reference?.as_secs_f64() + more.as_secs_f64())
     }
 
     /// Whether at least half of the windows is in flight, give or take a packet: hosts send whole

@@ -4,7 +4,7 @@
 
 use harp::{Carried, Config, Edits, Gateway, Message, Output, Scale};
 use units::{Span, Time};
-use wire::harp::Stamp;
+use wire::harp::{PathReport, Report, Stamp};
 use wire::tcp::{Flags, Meta};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,4 +157,50 @@ fn a_gateway_at_which_nothing_arrives_says_so() {
     assert!(other.is_dead(now), "it knows");
     other.handle_outside(now, FLOW, Message::Return(Packet(ACK)), false);
     assert!(!other.is_dead(now), "something was said that is no question");
+}
+
+/// The segments with payload that leave now.
+fn leaving(gateway: &mut Gateway<Packet>) -> u32 {
+    let outputs = std::iter::from_fn(|| gateway.poll_output());
+    let is_data =
+        |output: &Output<Packet>| matches!(output, Output::Outside(_, _, Message::Data(..)));
+    u32::try_from(outputs.filter(is_data).count()).unwrap()
+}
+
+/// At a window of 32 packets and a round trip of 10 ms the pace lets a packet leave each 250 us.
+#[test]
+fn a_burst_leaves_at_once_and_the_rest_by_the_pace() {
+    for burst in [0, 1_000, 10_000] {
+        let config = Config { burst: Span::from_micros(burst), ..Config::modern(1) };
+        let mut gateway = Gateway::new(Time::ZERO, &config);
+        let (mut now, mut seq) = (Time::ZERO, 1_u32);
+        for round in 0..6 {
+            for _ in 0..1_u32 << round {
+                gateway.handle_inside(now, FLOW, Packet(Meta { seq, ..DATA }));
+                seq += 1_000;
+            }
+            let end = now + Span::from_millis(10);
+            while let Some(at) = gateway.poll_deadline().filter(|at| *at < end) {
+                gateway.handle_deadline(at);
+            }
+            let echo = u32::try_from(now.as_nanos() / 1_000).unwrap();
+            now = end;
+            let mut report = Report { count: 1, ..Report::default() };
+            report.entries[0] = PathReport { path: 0, weight: 0, echo };
+            gateway.handle_outside(now, FLOW, Message::Report(report), false);
+            let ack = Packet(Meta { ack: seq, ..ACK });
+            gateway.handle_outside(now, FLOW, Message::Return(ack), false);
+            leaving(&mut gateway);
+        }
+        let window = gateway.paths()[0].window.0;
+        assert!((32_000..=64_000).contains(&window), "{window}");
+        now += Span::from_millis(20);
+        for _ in 0..16 {
+            gateway.handle_inside(now, FLOW, Packet(Meta { seq, ..DATA }));
+            seq += 1_000;
+        }
+        let pace = 32_000 * 250 / window;
+        let at_once = leaving(&mut gateway);
+        assert_eq!(u64::from(at_once), (burst / pace + 1).min(16), "{burst} {window}");
+    }
 }

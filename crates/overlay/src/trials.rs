@@ -15,6 +15,8 @@
 //!   next one doubles.
 
 use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use units::{Bytes, Rate, Seed, Span, Time};
@@ -91,6 +93,34 @@ pub enum ExchangeReason {
     TakenBack,
 }
 
+impl ExchangeReason {
+    /// It as a clause, for people.
+    #[must_use]
+    pub fn why(self) -> &'static str {
+        match self {
+            ExchangeReason::Trial => "to see what each carries",
+            ExchangeReason::Best => "they carry most",
+            ExchangeReason::Failed => "there is no connection",
+            ExchangeReason::Less => "all together carry less than they did",
+            ExchangeReason::TakenBack => "it carried less",
+        }
+    }
+}
+
+impl Exchange {
+    /// What happens, for people; `name` is what a candidate is called.
+    #[must_use]
+    pub fn text(&self, name: impl Fn(usize) -> String) -> String {
+        let names = |of: &[usize]| of.iter().map(|at| name(*at)).collect::<Vec<_>>().join(" and ");
+        let why = self.reason.why();
+        match (&self.open[..], &self.close[..]) {
+            (open, []) => format!("{} carry data: {why}", names(open)),
+            ([], close) => format!("{} carry no more data: {why}", names(close)),
+            (open, close) => format!("{} in place of {}: {why}", names(open), names(close)),
+        }
+    }
+}
+
 /// The choice of one transfer.
 #[derive(Clone, Debug)]
 pub struct Trials {
@@ -132,6 +162,8 @@ struct UsedWay {
     candidate: usize,
     since: Time,
     open: Option<Time>,
+    /// Since when it is not open any more, if it is not.
+    gone: Option<Time>,
     /// What was delivered when it was open, and until now.
     first: Bytes,
     bytes: Bytes,
@@ -174,8 +206,12 @@ impl Trials {
     pub fn handle_delivered(&mut self, now: Time, delivered: &[Delivered]) {
         for entry in delivered {
             let own = self.used.iter_mut().find(|used| used.candidate == entry.candidate);
-            if let (Some(used), Some(bytes)) = (own, entry.bytes) {
-                used.handle(now, bytes, &self.config);
+            match (own, entry.bytes) {
+                (Some(used), Some(bytes)) => used.handle(now, bytes, &self.config),
+                (Some(used), None) if used.open.is_some() => {
+                    used.gone.get_or_insert(now);
+                }
+                _ => {}
             }
         }
         for used in &self.used {
@@ -211,10 +247,13 @@ impl Trials {
         self.known.get(candidate)?.rate.map(|(_, rate)| Rate::from_bits_f64(rate))
     }
 
-    /// A path that is not open in time counts as one that carries nothing.
+    /// A path that is not open in time, or again in time, counts as one that carries nothing.
     fn replace_failed(&mut self, now: Time) {
         let connect = self.config.connect;
-        let has_failed = |used: &UsedWay| used.open.is_none() && now - used.since >= connect;
+        let has_failed = |used: &UsedWay| {
+            let since = used.gone.or(Some(used.since).filter(|_| used.open.is_none()));
+            since.is_some_and(|since| now - since >= connect)
+        };
         let failed: Vec<usize> =
             self.used.iter().filter(|used| has_failed(used)).map(|used| used.candidate).collect();
         for &candidate in &failed {
@@ -391,6 +430,7 @@ impl UsedWay {
             candidate,
             since: now,
             open: None,
+            gone: None,
             first: Bytes::ZERO,
             bytes: Bytes::ZERO,
             mark: None,
@@ -399,7 +439,7 @@ impl UsedWay {
     }
 
     fn handle(&mut self, now: Time, bytes: Bytes, config: &TrialConfig) {
-        self.bytes = bytes;
+        (self.bytes, self.gone) = (bytes, None);
         let open = *self.open.get_or_insert_with(|| {
             self.first = bytes;
             now

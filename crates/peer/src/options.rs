@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use units::{Bytes, Rate, Span};
 
 use crate::caps::Allowance;
-use crate::carrier::Carrier;
+use crate::carrier::{BoxFuture, Carrier};
 use crate::limit::Limit;
 use crate::{
     AuthorizedPeers, Cap, DEFAULT_PORT, Error, Fingerprint, Identity, PathClass, PathSpec, Remote,
@@ -109,6 +109,8 @@ pub struct DialOptions {
     pub patience: Span,
     /// The most paths of a session, of each kind.
     pub most_paths: usize,
+    /// Of the usual paths of a striped connection use so many, those that carry most; `None`: all.
+    pub use_paths: Option<usize>,
     /// How many subflows each path has over a carrier where several are possible.
     pub weight: u16,
     /// Whether connections are in the background. That of striped ones is in their own
@@ -134,6 +136,7 @@ impl DialOptions {
             usage: None,
             patience: Span::from_secs(120),
             most_paths: MAX_PATHS,
+            use_paths: None,
             weight: 1,
             effort: Effort::Usual,
         }
@@ -260,6 +263,15 @@ pub trait Leading: fmt::Debug + Send + Sync {
     /// The addresses of IPv4 under which the relay knows its routes, by what is of no meaning but
     /// that each route has another one.
     fn seen(&self) -> watch::Receiver<BTreeMap<u8, SocketAddr>>;
+
+    /// What translates and filters between a local address on a device and the relay at this
+    /// address, in words; `None`: the relay does not tell. It takes some seconds.
+    fn in_front(
+        &self,
+        relay: SocketAddr,
+        local: IpAddr,
+        device: Option<String>,
+    ) -> BoxFuture<'_, Option<String>>;
 }
 
 /// A relay over which datagrams come to a host that waits there.

@@ -8,6 +8,8 @@
 //! Where an endpoint of striped connections has the port, that one receives, tells of what it does
 //! not know, and lends its sockets; the thread sends what has waited.
 
+mod sockets;
+
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::io;
@@ -31,6 +33,7 @@ use wire::relay::{Associated, LabelPair, SECRET};
 use crate::keys::{KeyState, OpenPath};
 use crate::labels::{DatagramPlace, DatagramsTo, LabelError, Labels, Step};
 use crate::meter::{Divider, PathMeter};
+use sockets::Sockets;
 
 /// Bytes of a key that wait in one direction; what comes on top is dropped.
 const MOST_WAITING: usize = 256 << 10;
@@ -47,7 +50,7 @@ pub(crate) struct Datagrams(Arc<DatagramsShared>);
 /// What the thread and control connections share.
 struct DatagramsShared {
     clock: Clock,
-    sockets: Vec<UdpSocket>,
+    sockets: Sockets,
     /// What divides the rate, if there may be one.
     divider: (Arc<Divider>, bool),
     waker: Waker,
@@ -113,7 +116,7 @@ impl DatagramsShared {
 
     /// Whether one of its sockets has this port.
     fn has_port(&self, port: u16) -> bool {
-        self.sockets.iter().any(|socket| socket.local().port() == port)
+        self.sockets.all().iter().any(|socket| socket.local().port() == port)
     }
 
     fn wake(&self) {
@@ -135,7 +138,8 @@ impl Datagrams {
         (divider, has_rate): (&Arc<Divider>, bool),
     ) -> Result<Datagrams, Error> {
         let failed = |source| Error::System { action: "relay over UDP".into(), source };
-        let labels = Labels::new(&secret()?);
+        let sockets = Sockets::beside(sockets);
+        let labels = Labels::new(&secret()?).beside(sockets.other_ports());
         let (keys, open) = (HashMap::new(), HashMap::new());
         let shared = Arc::new(DatagramsShared {
             clock,
@@ -149,8 +153,8 @@ impl Datagrams {
         let poller = Poller::new().map_err(failed)?;
         let read = Interest { readable: true, writable: false };
         poller.add(&shared.waker, WAKER, read).map_err(failed)?;
-        let all = shared.sockets.iter().enumerate().filter(|_| receives);
-        for (number, socket) in all {
+        let all = shared.sockets.all().iter().enumerate();
+        for (number, socket) in all.filter(|(one, _)| receives || shared.sockets.is_other(*one)) {
             poller.add(socket, number as u64, read).map_err(failed)?;
         }
         let own = Arc::clone(&shared);
@@ -274,7 +278,7 @@ impl Datagrams {
 
     /// The number of a socket that reaches an address.
     fn socket_for(&self, address: SocketAddr) -> Option<usize> {
-        self.0.sockets.iter().position(|socket| {
+        self.0.sockets.main().iter().position(|socket| {
             // One of IPv6 at all addresses has both families.
             let local = socket.local();
             local.is_ipv4() == address.is_ipv4() || local.is_ipv6() && local.ip().is_unspecified()
@@ -363,7 +367,7 @@ fn run(shared: &Arc<DatagramsShared>, poller: &Poller) {
 /// Receives from a socket, and passes on what arrived.
 fn receive(shared: &DatagramsShared, number: usize, arrivals: &mut Arrivals) {
     for _ in 0..TURN {
-        let (is_more, error) = arrivals.receive(&shared.sockets[number]);
+        let (is_more, error) = arrivals.receive(&shared.sockets.all()[number]);
         if let Some(error) = error {
             tracing::debug!(%error, "a datagram could not be received");
         }
@@ -398,13 +402,25 @@ impl DatagramsState {
         while !rest.is_empty() {
             let (run, others) = rest.split_at(run_of(rest, *segment));
             rest = others;
-            match self.labels.handle_datagrams(now, from, run, *segment) {
+            let step = if shared.sockets.is_other(socket) {
+                self.labels.handle_other(now, from, &run[..run.len().min(*segment)])
+            } else {
+                self.labels.handle_datagrams(now, from, run, *segment)
+            };
+            match step {
                 Step::Forward { to, key, is_up, is_guests } => {
                     if self.may_forward(key, is_guests, run.len()) {
                         self.forward(shared, (to, key, is_up), (run, *segment, *ecn));
                     }
                 }
                 Step::Answer(answer) => send(shared, from, (&answer, answer.len(), None)),
+                Step::Tell(answer) => {
+                    send(shared, from, (&answer, answer.len(), None));
+                    if let Some(socket) = shared.sockets.other_of(socket) {
+                        let place = DatagramPlace { socket, ..from };
+                        send(shared, place, (&answer, answer.len(), None));
+                    }
+                }
                 Step::Drop => {
                     shared.figures.unknown.inc();
                 }
@@ -484,7 +500,7 @@ fn send(
     to: DatagramPlace,
     (bytes, segment, ecn): (&[u8], usize, Option<EcnCodepoint>),
 ) {
-    let socket = &shared.sockets[to.socket];
+    let socket = &shared.sockets.all()[to.socket];
     let address = match to.address.ip() {
         IpAddr::V4(ip) if socket.local().is_ipv6() => ip.to_ipv6_mapped().into(),
         ip => ip,

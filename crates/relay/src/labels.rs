@@ -16,10 +16,13 @@
 //! which is good for that address alone, and one with the cookie. Both have a tag under the secret
 //! of the association, which the relay told over the control connection, so that a datagram that
 //! was seen is of no use at another address. No answer is longer than what it answers, so that with
-//! a forged source nothing is gained. The destination was looked at when the association was made,
-//! by the rights of the key; until something with a label of the association comes from there, and
-//! when nothing has for a while, the key's datagrams to such destinations are few.
+//! a forged source nothing is gained. An address that has proven itself so may ask for an answer
+//! from each of the relay's two ports, by which it sees what stands in front of it. The destination
+//! was looked at when the association was made, by the rights of the key; until something with a
+//! label of the association comes from there, and when nothing has for a while, the key's datagrams
+//! to such destinations are few.
 
+mod telling;
 mod waiting;
 
 use std::collections::{BTreeMap, HashMap};
@@ -39,6 +42,10 @@ use waiting::route_of;
 pub const PAIRS_OF_ONE: usize = 96;
 /// Associations of one key.
 pub const ASSOCIATIONS_EACH: usize = 256;
+/// Those of one guest of a key's host, ...
+pub const ASSOCIATIONS_OF_GUEST: usize = 16;
+/// ... and of all its guests: some are left for the host.
+pub const ASSOCIATIONS_OF_GUESTS: usize = 192;
 /// Associations of all keys.
 pub const ASSOCIATIONS_IN_ALL: usize = 4_096;
 /// Pairs of labels of one key.
@@ -100,6 +107,8 @@ pub enum Step<K> {
     },
     /// Whoever sent it gets this.
     Answer([u8; BIND]),
+    /// The same from both of the relay's ports, if it came to the first one.
+    Tell([u8; BIND]),
     /// It leads nowhere.
     Drop,
 }
@@ -133,8 +142,10 @@ pub struct Labels<K> {
     associations: HashMap<u64, AssociationEntry<K>>,
     /// The associations with the addresses of hosts, by the places where these wait.
     waiting: HashMap<Place, u64>,
-    keys: BTreeMap<K, KeyUse>,
+    keys: BTreeMap<K, KeyUse<K>>,
     pairs: usize,
+    /// The other port of each socket.
+    other_ports: Vec<u16>,
 }
 
 /// What a label stands for.
@@ -180,11 +191,13 @@ struct Pair {
     waiting_route: Option<(usize, Time)>,
 }
 
-#[derive(Debug, Default)]
-struct KeyUse {
+#[derive(Debug)]
+struct KeyUse<K> {
     associations: usize,
     pairs: usize,
     unanswered: TokenBucket,
+    /// The associations of guests, by their keys.
+    guests: BTreeMap<K, usize>,
 }
 
 impl<K: Ord + Copy> Labels<K> {
@@ -198,6 +211,7 @@ impl<K: Ord + Copy> Labels<K> {
             waiting: HashMap::new(),
             keys: BTreeMap::new(),
             pairs: 0,
+            other_ports: Vec::new(),
         }
     }
 
@@ -219,10 +233,18 @@ impl<K: Ord + Copy> Labels<K> {
             return Err(LabelError::Taken);
         }
         let of_key = self.keys.entry(key).or_default();
-        if of_key.associations >= ASSOCIATIONS_EACH {
+        let is_guest = owner != key;
+        let own = of_key.guests.get(&owner).copied().unwrap_or(0);
+        let of_guests: usize = of_key.guests.values().sum();
+        if of_key.associations >= ASSOCIATIONS_EACH
+            || is_guest && (own >= ASSOCIATIONS_OF_GUEST || of_guests >= ASSOCIATIONS_OF_GUESTS)
+        {
             return Err(LabelError::Associations);
         }
         of_key.associations += 1;
+        if is_guest {
+            of_key.guests.insert(owner, own + 1);
+        }
         let association = AssociationEntry {
             key,
             owner,
@@ -316,6 +338,10 @@ impl<K: Ord + Copy> Labels<K> {
         self.waiting.retain(|_, known| *known != id);
         if let Some(of_key) = self.keys.get_mut(&association.key) {
             of_key.associations -= 1;
+            if let Some(own) = of_key.guests.get_mut(&association.owner) {
+                *own -= 1;
+                of_key.guests.retain(|_, count| *count > 0);
+            }
             if of_key.associations == 0 {
                 self.keys.remove(&association.key);
             }
@@ -384,9 +410,12 @@ impl<K: Ord + Copy> Labels<K> {
             return self.pass(now, from, way, (datagram.len(), datagrams.len()));
         }
         // The destination would be mistaken for the host that dials.
-        if datagram.len() == BIND
-            && let Ok(bind) = BindDatagram::parse(datagram)
-            && bind.kind == BindKind::Bind
+        let Ok(bind) = BindDatagram::parse(datagram) else { return Step::Drop };
+        if bind.kind == BindKind::Ask {
+            let other = self.other_ports.get(from.socket).copied().unwrap_or(0);
+            return self.tell(now, from, &bind, other);
+        }
+        if bind.kind == BindKind::Bind
             && let Some(destination) = self.associations.get(&label).map(|one| one.destination)
             && !self.reach(now, destination, (from.address, None)).is_from
             && let Some(association) = self.associations.get_mut(&label)
@@ -429,7 +458,7 @@ impl<K: Ord + Copy> Labels<K> {
             };
         }
         if !way.is_to {
-            return Step::Drop;
+            return self.challenge_waiting(now, from, destination, size);
         }
         let Some(number) = route_of(&association.routes, now, from.address) else {
             // The address of the host may have changed. The datagram itself is lost.
@@ -453,7 +482,14 @@ impl<K: Ord + Copy> Labels<K> {
     }
 }
 
-impl KeyUse {
+impl<K> Default for KeyUse<K> {
+    fn default() -> KeyUse<K> {
+        let (unanswered, guests) = (TokenBucket::default(), BTreeMap::new());
+        KeyUse { associations: 0, pairs: 0, unanswered, guests }
+    }
+}
+
+impl<K> KeyUse<K> {
     /// Whether the key may send so much more to destinations that have said nothing.
     fn may_send_unanswered(&mut self, now: Time, length: usize) -> bool {
         if self.unanswered.ready_at(now, Span::ZERO) > now {
@@ -466,16 +502,19 @@ impl KeyUse {
 }
 
 impl<K> AssociationEntry<K> {
-    /// A bind datagram of this association: its answer.
-    fn bind(
-        &mut self,
+    /// Whether a datagram of this association proves its address.
+    ///
+    /// # Errors
+    /// What it is challenged with, if that may be.
+    fn prove(
+        &self,
         now: Time,
         from: DatagramPlace,
         bind: &BindDatagram,
         cookies: &TagKey,
-    ) -> Option<BindDatagram> {
+    ) -> Result<(), Option<BindDatagram>> {
         if !self.tags.has_tagged(bind) {
-            return None;
+            return Err(None);
         }
         let is_good = |back| {
             let octets = cookie_octets(now, back, bind.association, from.address);
@@ -484,7 +523,21 @@ impl<K> AssociationEntry<K> {
         if !is_good(0) && !is_good(1) {
             let cookie = cookie(now, bind.association, from.address, cookies);
             let kind = BindKind::Challenge;
-            return Some(self.tags.tagged(BindDatagram { kind, cookie, ..*bind }));
+            return Err(Some(self.tags.tagged(BindDatagram { kind, cookie, ..*bind })));
+        }
+        Ok(())
+    }
+
+    /// A bind datagram of this association: its answer.
+    fn bind(
+        &mut self,
+        now: Time,
+        from: DatagramPlace,
+        bind: &BindDatagram,
+        cookies: &TagKey,
+    ) -> Option<BindDatagram> {
+        if let Err(challenge) = self.prove(now, from, bind, cookies) {
+            return challenge;
         }
         let number = usize::from(bind.route);
         for (at, route) in self.routes.iter_mut().enumerate() {

@@ -14,7 +14,8 @@
 //! | hosts that wait at relays and are met there; their codes | `meeting` |
 //! | tickets that were issued and not yet shown | `tickets` |
 //! | a path; its thread; its bytes, through a pipe; how much of them waits here | `path`; `movers`; `splice`; `hop` |
-//! | datagrams: their thread; where they go; the tags of those that bind addresses | `datagrams`; `labels`; `tags` |
+//! | datagrams: their thread; its sockets; where they go | `datagrams`; `datagrams/sockets.rs`; `labels` |
+//! | what translates and filters in front of a host: what the relay tells; what the host asks | `labels/telling.rs`; `client/translator.rs`, `client/asking.rs`, `client/finding.rs` |
 //! | bytes of keys; the division of a rate among keys | `keys`; `meter`, `shares` |
 //! | the side that uses a relay: connections | `client` |
 //! | its control connection; its tickets; a relay for the paths of a session | `client/keeper.rs`; `client/shelf.rs`; `client/dialing.rs` |
@@ -48,8 +49,8 @@ pub mod tickets;
 mod told;
 
 pub use client::{
-    Binding, Client, ClientOptions, ClientState, RelayCarrier, RelayDialing, WaitState,
-    WaitingPlace, calls,
+    AskedRelay, Binding, Client, ClientOptions, ClientState, Filtering, Mapping, RelayCarrier,
+    RelayDialing, Translator, TranslatorTest, WaitState, WaitingPlace, calls, find_translator,
 };
 pub use keys::KeyFigures;
 pub use rights::RelayRights;

@@ -23,6 +23,10 @@ pub trait Guest: Send {
     /// A raw datagram has arrived.
     fn handle_raw(&mut self, now: Time, arrival: &RawArrival, payload: &[u8]);
 
+    /// All raw datagrams that have arrived together were handed over: what they were kept for
+    /// until others come is due.
+    fn handle_batch(&mut self) {}
+
     /// The paths of a connection that is entrusted, after each change; none once it has ended.
     fn handle_paths(&mut self, now: Time, connection: ConnectionKey, paths: &[RawPath]);
 

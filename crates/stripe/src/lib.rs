@@ -103,7 +103,7 @@ pub use ptcp::{Class, SlowStreams};
 pub use qlog::{Qlog, Sink};
 pub use rations::Rations;
 pub use secure::{HandshakeError, address_block};
-pub use socket::{EcnCodepoint, MOST_OFFLOADED, Outgoing, UdpSocket};
+pub use socket::{EcnCodepoint, MOST_OFFLOADED, Outgoing, UdpSocket, plain_socket};
 pub use stats::{Carried, RouteChange, RouteEvent, RouteState, RouteStats, Stats};
 pub use total_rate::TotalRate;
 pub use wire::effort::Effort;

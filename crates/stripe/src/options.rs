@@ -51,7 +51,8 @@ pub struct Options {
     pub buffer_before_admission: Bytes,
     /// How long the side that dialed is silent over a route before it asks for a sign of life over
     /// it, which keeps idle connections and what translators on their way know of their routes;
-    /// `None`: for ever.
+    /// `None`: for ever. The side that listens asks too, for about as long after the peer's latest
+    /// data.
     pub keep_alive: Option<Span>,
     /// Bytes written into a stream and not sent, above which a writer waits. More than eight
     /// streams have less each, and at least 16 KiB.

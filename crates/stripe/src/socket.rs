@@ -159,6 +159,20 @@ impl UdpSocket {
     }
 }
 
+/// A socket of another kind of program, that takes datagrams of all hosts, bound as one of a route
+/// from a local address and a device to `remote`. It does not block.
+///
+/// # Errors
+/// The system's.
+pub fn plain_socket(
+    remote: SocketAddr,
+    local: IpAddr,
+    device: Option<&str>,
+) -> io::Result<std::net::UdpSocket> {
+    let (local, device) = (Some(local), device.map(str::to_owned));
+    Ok(bound(&Route { device, local, ..Route::to(remote) })?.into())
+}
+
 /// A socket that is bound as a route wishes.
 fn bound(route: &Route) -> io::Result<Socket> {
     let domain = Domain::for_address(route.remote);

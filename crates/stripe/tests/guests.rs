@@ -22,12 +22,14 @@ struct Seen {
 }
 
 /// Sends what it reads to the peer of the connection that it was told of last, and writes what
-/// arrives.
+/// arrives once all of it has.
 struct Shuttle {
     socket: UnixDatagram,
     seen: Arc<Mutex<Seen>>,
     to: Option<(ConnectionKey, RawPath)>,
     waiting: VecDeque<RawDatagram>,
+    /// What has arrived and is not written yet.
+    kept: Vec<Vec<u8>>,
     tick_at: Time,
 }
 
@@ -38,8 +40,8 @@ impl Shuttle {
         socket.set_nonblocking(true).expect("it is a socket");
         other.set_read_timeout(Some(Duration::from_secs(20))).expect("it is a socket");
         let seen = Arc::<Mutex<Seen>>::default();
-        let (to, waiting, tick_at) = (None, VecDeque::new(), Time::ZERO);
-        (Shuttle { socket, seen: Arc::clone(&seen), to, waiting, tick_at }, other, seen)
+        let (to, waiting, kept, tick_at) = (None, VecDeque::new(), Vec::new(), Time::ZERO);
+        (Shuttle { socket, seen: Arc::clone(&seen), to, waiting, kept, tick_at }, other, seen)
     }
 }
 
@@ -60,8 +62,14 @@ impl Guest for Shuttle {
 
     fn handle_raw(&mut self, _: Time, arrival: &RawArrival, payload: &[u8]) {
         self.seen.lock().expect("no panic").arrived.push(*arrival);
-        // The test may read slowly.
-        let _ = self.socket.send(payload);
+        self.kept.push(payload.to_vec());
+    }
+
+    fn handle_batch(&mut self) {
+        for payload in self.kept.drain(..) {
+            // The test may read slowly.
+            let _ = self.socket.send(&payload);
+        }
     }
 
     fn handle_paths(&mut self, _: Time, connection: ConnectionKey, paths: &[RawPath]) {

@@ -519,3 +519,34 @@ fn every_idle_route_is_kept_alive() {
         assert!(!pair.near.has_ended() && !pair.far.has_ended());
     });
 }
+
+/// A translator may have given it another address: it would hear nothing more, and say nothing.
+#[test]
+fn the_side_that_listens_asks_for_a_sign_of_life_behind_data() {
+    run(async {
+        let pair = pair(2, Options::default()).await;
+        let asked = async || -> Vec<u64> {
+            pair.far.stats().await.routes.iter().map(|route| route.packets).collect()
+        };
+        // Until the sizes of the paths are known: nobody has anything to say.
+        let mut before = asked().await;
+        loop {
+            sleep(Duration::from_secs(1)).await;
+            let now = asked().await;
+            if std::mem::replace(&mut before, now.clone()) == now {
+                break;
+            }
+        }
+        pair.near.send_datagram(vec![1]).unwrap();
+        pair.far.receive_datagram().await.unwrap();
+        // Over all routes, whichever it came over.
+        while asked().await.iter().zip(&before).any(|(now, before)| now <= before) {
+            sleep(Duration::from_millis(50)).await;
+        }
+        // The answer to that is no news: neither side goes on asking the other.
+        let before = pair.near.stats().await.routes.iter().map(|route| route.packets).sum::<u64>();
+        sleep(Duration::from_secs(3)).await;
+        let after = pair.near.stats().await.routes.iter().map(|route| route.packets).sum::<u64>();
+        assert!(after <= before + 1, "{after} after {before}");
+    });
+}

@@ -37,6 +37,12 @@ pub enum BindKind {
     /// From one host to the other: a way through what translates and filters. The number and the
     /// secret are those that the receiver has told.
     Punch,
+    /// To the relay: it is to send [`BindKind::Told`] from both of its ports. With the cookie of
+    /// the sender's address, or else it is answered by a challenge.
+    Ask,
+    /// From the relay: in place of the cookie is the address that it saw, see
+    /// [`BindDatagram::seen_at`], and its other port.
+    Told,
 }
 
 impl BindKind {
@@ -46,6 +52,8 @@ impl BindKind {
             BindKind::Challenge => 2,
             BindKind::Bound => 3,
             BindKind::Punch => 4,
+            BindKind::Ask => 5,
+            BindKind::Told => 6,
         }
     }
 }
@@ -86,6 +94,8 @@ impl BindDatagram {
             2 => BindKind::Challenge,
             3 => BindKind::Bound,
             4 => BindKind::Punch,
+            5 => BindKind::Ask,
+            6 => BindKind::Told,
             unknown => return Err(WireError::Kind(unknown)),
         };
         let (association, route) = (reader.u64()?, reader.u8()?);
@@ -109,16 +119,37 @@ impl BindDatagram {
         cookie
     }
 
-    /// The address that the relay saw, of one of IPv4 that is bound; `None` also of a relay of an
-    /// earlier version.
+    /// What stands in place of the cookie where the relay tells an address its `other` port; 0: it
+    /// has none.
+    #[must_use]
+    pub fn told_cookie(address: SocketAddr, other: u16) -> [u8; COOKIE] {
+        let mut cookie = BindDatagram::seen_cookie(address);
+        cookie[COOKIE - 2..].copy_from_slice(&other.to_be_bytes());
+        cookie
+    }
+
+    /// The address that the relay saw, of one of IPv4 that is bound or that it was asked from;
+    /// `None` also of a relay of an earlier version.
     #[must_use]
     pub fn seen_at(&self) -> Option<SocketAddr> {
-        let [SEEN_V4, high, low, a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0, 0] = self.cookie else {
+        let [SEEN_V4, high, low, a, b, c, d, 0, 0, 0, 0, 0, 0, 0, other @ ..] = self.cookie else {
             return None;
         };
         let port = u16::from_be_bytes([high, low]);
-        let is_bound = self.kind == BindKind::Bound && port != 0;
-        is_bound.then(|| (Ipv4Addr::new(a, b, c, d), port).into())
+        let is_one = match self.kind {
+            BindKind::Bound => other == [0; 2],
+            BindKind::Told => true,
+            _ => false,
+        };
+        (is_one && port != 0).then(|| (Ipv4Addr::new(a, b, c, d), port).into())
+    }
+
+    /// The other port of a relay that tells of one.
+    #[must_use]
+    pub fn other_port(&self) -> Option<u16> {
+        let [.., high, low] = self.cookie;
+        let port = u16::from_be_bytes([high, low]);
+        (self.kind == BindKind::Told && port != 0).then_some(port)
     }
 
     /// Its octets; those in front of [`TAGGED`] are what the tag is made of.
@@ -141,7 +172,14 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read_and_peers_ignore_it() {
-        for kind in [BindKind::Bind, BindKind::Challenge, BindKind::Bound, BindKind::Punch] {
+        for kind in [
+            BindKind::Bind,
+            BindKind::Challenge,
+            BindKind::Bound,
+            BindKind::Punch,
+            BindKind::Ask,
+            BindKind::Told,
+        ] {
             let (cookie, tag) = ([3; COOKIE], [4; BIND_TAG]);
             let sent = BindDatagram { kind, association: 0x0102, route: 15, cookie, tag };
             let octets = sent.octets();
@@ -161,7 +199,7 @@ mod tests {
         let (cookie, tag) = ([0; COOKIE], [0; BIND_TAG]);
         let octets =
             BindDatagram { kind: BindKind::Bind, association: 1, route: 0, cookie, tag }.octets();
-        for (at, octet) in [(0, 0), (0, 5), (0, 0x41), (0, 0x81), (9, 16)] {
+        for (at, octet) in [(0, 0), (0, 7), (0, 0x41), (0, 0x81), (9, 16)] {
             let mut other = octets;
             other[at] = octet;
             assert!(BindDatagram::parse(&other).is_err(), "octet {at} is {octet}");
@@ -178,6 +216,12 @@ mod tests {
         let cookie = BindDatagram::seen_cookie(seen);
         assert_eq!(at(BindKind::Bound, cookie), Some(seen));
         assert_eq!(at(BindKind::Challenge, cookie), None);
+        let told = BindDatagram::told_cookie(seen, 7_708);
+        assert_eq!(
+            (at(BindKind::Told, told), at(BindKind::Told, cookie)),
+            (Some(seen), Some(seen))
+        );
+        assert_eq!((at(BindKind::Bound, told), at(BindKind::Ask, told)), (None, None));
         // What an earlier relay has there is a cookie.
         let mut other = cookie;
         other[15] = 1;
@@ -186,5 +230,17 @@ mod tests {
             let cookie = BindDatagram::seen_cookie(untold.parse().unwrap());
             assert_eq!(at(BindKind::Bound, cookie), None, "{untold}");
         }
+    }
+
+    #[test]
+    fn the_other_port_is_told_where_there_is_one() {
+        let port = |kind, address: &str, port| {
+            let cookie = BindDatagram::told_cookie(address.parse().unwrap(), port);
+            BindDatagram { kind, association: 1, route: 0, cookie, tag: [0; BIND_TAG] }.other_port()
+        };
+        assert_eq!(port(BindKind::Told, "198.51.100.1:4", 7_708), Some(7_708));
+        assert_eq!(port(BindKind::Told, "[2001:db8::1]:4", 0x0102), Some(0x0102));
+        assert_eq!(port(BindKind::Told, "198.51.100.1:4", 0), None);
+        assert_eq!(port(BindKind::Bound, "198.51.100.1:4", 7_708), None);
     }
 }

@@ -9,6 +9,7 @@ mod reach;
 mod saying;
 mod ssh;
 pub(crate) mod target;
+pub(crate) mod waiting;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -29,9 +30,11 @@ use crate::host_key::HostKey;
 use crate::name;
 use crate::sanitize::{clean, without_error_numbers};
 use crate::transfer;
-use messages::{Operation, PROTOCOL, Ready, Request, Version};
+use crate::via::{ViaSpec, relays_of_guest};
+use messages::{Operation, PROTOCOL, Ready, Request, Version, WaitAt};
 use operand::Operands;
 use ssh::{NoHello, RemoteEnd, RemoteSide, Ssh};
+use waiting::relays_of_far_side;
 
 /// The time that the second side of a transfer has to end after the first.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -67,6 +70,15 @@ pub(crate) struct CpArgs {
     /// another one outside
     #[arg(long, value_name = "HOST[:PORT]")]
     data_to: Option<Remote>,
+    /// Meet the other host at this relay, where it waits for the copy: for hosts that only ssh
+    /// reaches, through a jump host for example; may be repeated
+    #[arg(
+        long,
+        value_name = "HOST[:PORT][,FINGERPRINT][,token-file=FILE]",
+        conflicts_with_all = ["data_to", "relays", "relays_file", "relays_only"],
+        add = complete::receivers()
+    )]
+    via: Vec<ViaSpec>,
     /// If the other host lacks anabranch, or has an incompatible version, copy this program to
     /// ~/.local/bin there first
     #[arg(long, conflicts_with = "remote_program", help_heading = "ssh")]
@@ -105,6 +117,11 @@ pub(crate) fn run(args: CpArgs) -> Result<(), Failure> {
         Operands::Pull { from, sources, to } => (from, Vec::new(), Direction::Pull { sources, to }),
     };
     let mut prepared = args.flags.prepare(sources)?;
+    // Before ssh asks for a password.
+    let waiting = relays_of_far_side(&args.via, &Dirs::from_env())?;
+    if !args.via.is_empty() {
+        prepared.meet();
+    }
     if matches!(direction, Direction::Push { .. }) {
         prepared.check_sending()?;
     }
@@ -116,7 +133,8 @@ pub(crate) fn run(args: CpArgs) -> Result<(), Failure> {
     let judge = Failure::judge(prepared.is_dry_run());
     let ssh = args.ssh.to(destination)?;
     let (install, far_port, data_to) = (args.install, args.far_port, args.data_to);
-    let copy = Copy { prepared, ssh, install, direction, far_port, data_to };
+    let via = (args.via, waiting);
+    let copy = Copy { prepared, ssh, install, direction, far_port, data_to, via };
     let copied = transfer::run(watcher, |events| copy.run(events))?;
     judge(&copied)
 }
@@ -129,6 +147,8 @@ struct Copy {
     direction: Direction,
     far_port: Option<u16>,
     data_to: Option<Remote>,
+    /// The relays at which the other host is met, and what it is told of them.
+    via: (Vec<ViaSpec>, Vec<WaitAt>),
 }
 
 /// The direction of a copy.
@@ -167,6 +187,7 @@ impl Copy {
             key: identity.fingerprint().to_string(),
             port: self.far_port,
             background: self.prepared.is_background()?,
+            via: std::mem::take(&mut self.via.1),
             what: match &self.direction {
                 Direction::Push { target, one } => {
                     Operation::Put { target: target.clone(), one: one.clone() }
@@ -177,15 +198,25 @@ impl Copy {
         let (ready, name) = tokio::join!(remote.ask(&request), self.ssh.real_name());
         let ready = ready?;
         let token: Token = ready.token.parse().map_err(Error::protocol)?;
+        let via = &self.via.0;
+        let relays = relays_of_guest(via, &token, &identity, &Dirs::from_env())?;
+        if !relays.is_empty() && !ready.waits {
+            let text = format!(
+                "anabranch on {} cannot wait at a relay: install this version there (--install)",
+                self.ssh.host()
+            );
+            return Err(Error::protocol(text).into());
+        }
         let port = ready.addresses.first().map_or(DEFAULT_PORT, SocketAddr::port);
         let mut options = self.prepared.to(
             Remote { host: String::new(), zone: None, port },
             Credential::Token(token),
             identity,
         )?;
-        options.to = match self.data_to {
-            Some(remote) => remote,
-            None => {
+        options.to = match (self.data_to, via.first()) {
+            (Some(remote), _) => remote,
+            (None, Some(first)) => first.dial().clone(),
+            (None, None) => {
                 data_address(
                     name.as_deref(),
                     &ready,
@@ -196,15 +227,15 @@ impl Copy {
             }
         };
         // An address without a port gets the port that the remote side listens on.
-        let remotes = options
-            .transfer
-            .dial
-            .paths
-            .iter_mut()
-            .filter_map(|path| path.to.as_mut())
-            .chain([&mut options.to]);
+        let own = via.is_empty().then_some(&mut options.to);
+        let remotes =
+            options.transfer.dial.paths.iter_mut().filter_map(|path| path.to.as_mut()).chain(own);
         for to in remotes.filter(|to| to.port == DEFAULT_PORT) {
             to.port = port;
+        }
+        let is_met = !relays.is_empty();
+        if is_met {
+            options.transfer.dial.meet_at(relays);
         }
         let is_dry_run = options.transfer.dry_run;
         let result = match self.direction {
@@ -225,7 +256,7 @@ impl Copy {
             }
         };
         result.map_err(|failure| match failure {
-            Failure::Error(Error::Peer(peer::Error::NoPath { to, why })) => {
+            Failure::Error(Error::Peer(peer::Error::NoPath { to, why })) if !is_met => {
                 port_closed(self.ssh.host(), port, &format!("{to}: {why}"))
             }
             failure => failure,
@@ -263,7 +294,8 @@ fn port_closed(host: &str, port: u16, why: &str) -> Failure {
     let text = format!(
         "ssh reaches {host}, but its data port, TCP {port}, is unreachable ({why}). Open it in the \
          firewall, or choose an open one with --far-port PORT (permanently: port in [receive] of \
-         anabranch's configuration there); --data-to names another address",
+         anabranch's configuration there); --data-to names another address, and --via a relay at \
+         which both hosts meet",
         why = clean(&why)
     );
     Failure::Message { code: NO_PATH, text }

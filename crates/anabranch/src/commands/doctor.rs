@@ -7,6 +7,8 @@ use report::{Align, Table};
 use serde::Serialize;
 use units::{Rate, Span};
 
+use relay::ClientOptions;
+
 use super::credentials::known_credential;
 use super::paths::{probing, runtime};
 use crate::complete;
@@ -14,8 +16,12 @@ use crate::config::Config;
 use crate::dirs::Dirs;
 use crate::examples;
 use crate::exit::Failure;
+use crate::host_key::HostKey;
+use crate::relays::client;
 use crate::sanitize::{clean_json, clean_lines, without_error_numbers};
 use crate::token::TokenSource;
+use crate::translators::{self, Fronts};
+use crate::via::relays_to_wait_at;
 
 /// Increased when a key of the JSON output changes its meaning or is removed.
 const VERSION: u32 = 1;
@@ -53,6 +59,8 @@ pub(crate) struct DoctorArgs {
 pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let dirs = Dirs::from_env();
     let config = Config::load(None, &dirs)?;
+    let mut in_front = Vec::new();
+    let relays = relays_of(&config, &dirs, &mut in_front)?;
     let paths = if args.paths.is_empty() { config.send.paths } else { args.paths.clone() };
     let scope = match &args.to {
         None => Scope::Host,
@@ -65,7 +73,15 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
             None => Scope::Remote(remote.clone(), paths),
         },
     };
-    let found = runtime()?.block_on(examine(&scope))?;
+    let runtime = runtime()?;
+    let mut found = runtime.block_on(examine(&scope))?;
+    if !relays.is_empty() {
+        let Fronts { fronts, unreached } = runtime.block_on(translators::find(relays))?;
+        in_front.extend(unreached.into_iter().map(|(relay, why)| of_relay(relay, why)));
+        in_front.extend(fronts.iter().map(translation));
+    }
+    found.findings.extend(in_front);
+    found.findings.sort_by_key(|finding| finding.severity);
     if args.json {
         outln!("{}", json(&found));
     } else {
@@ -78,6 +94,61 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
         }
     }
     if found.all_is_well() { Ok(()) } else { Err(Failure::Code(TROUBLE)) }
+}
+
+/// The relays that the configuration names, each once; what is wrong with one goes to `findings`.
+fn relays_of(
+    config: &Config,
+    dirs: &Dirs,
+    findings: &mut Vec<Finding>,
+) -> Result<Vec<ClientOptions>, Failure> {
+    let mut relays: Vec<ClientOptions> = Vec::new();
+    let (used, waited_at) = (&config.send.relays, [&config.receive.via, &config.host.via]);
+    if used.is_empty() && waited_at.iter().all(|via| via.is_empty()) {
+        return Ok(relays);
+    }
+    let identity = HostKey::load(dirs)?.or_temporary()?;
+    let mut note = |relay: String, made: Result<ClientOptions, files::Error>| match made {
+        Ok(options) if relays.iter().all(|known| known.dial != options.dial) => {
+            relays.push(options);
+        }
+        Ok(_) => {}
+        Err(error) => findings.push(of_relay(relay, error.to_string())),
+    };
+    for spec in used {
+        note(spec.dial.to_string(), client(spec, &identity, dirs));
+    }
+    for spec in waited_at.into_iter().flatten() {
+        let made = relays_to_wait_at(std::slice::from_ref(spec), &identity, dirs);
+        note(spec.to_string(), made.map(|mut one| one.remove(0)));
+    }
+    Ok(relays)
+}
+
+/// What is wrong with a relay.
+fn of_relay(subject: String, text: String) -> Finding {
+    Finding { check: "relay", severity: Severity::Trouble, subject, text, mend: None }
+}
+
+/// What stands in front of a local address.
+fn translation(front: &translators::Front) -> Finding {
+    let subject = format!("{} ({})", front.interface, front.local);
+    match &front.found {
+        Ok(found) => {
+            let mut text = format!(
+                "translator: {}; seen outside as {}; direct ways over UDP with hosts behind: {}",
+                found.kind(),
+                found.outside,
+                found.direct_ways()
+            );
+            if let Some(remedy) = front.remedy() {
+                text = format!("{text}; for direct ways with all, {remedy}");
+            }
+            let (check, severity) = ("translator", Severity::Note);
+            Finding { check, severity, subject, text, mend: None }
+        }
+        Err(why) => of_relay(subject, why.clone()),
+    }
 }
 
 /// The examination for people. Other hosts chose parts of it.

@@ -9,19 +9,26 @@ use std::io::{self, BufRead, IsTerminal, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
-use events::{Event, Events, Summary};
+use events::{Event, Events, Subscription, Summary};
 use files::{Error, Overwrite, ReceiveOptions, ServeOptions};
+use peer::host::Meetings;
 use peer::{DEFAULT_PORT, Fingerprint, Identity, ListenOptions, Token};
+use relay::ClientOptions;
+use relay::meeting::Invited;
 use serde::Serialize;
 use stripe::Effort;
 use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
 
 use super::cp::install::own_hash;
 use super::cp::messages::{
     Answer, Hello, MAX_REQUEST, Operation, PROTOCOL, Ready, Request, Status, Version,
 };
 use super::cp::target::Target;
+use super::cp::waiting::relays_told;
 use super::paths::runtime;
 use crate::background::step_back;
 use crate::config::Config;
@@ -30,7 +37,15 @@ use crate::exit::Failure;
 use crate::host_key::HostKey;
 use crate::listen::{ListenAddress, socket_addresses};
 use crate::threads;
+use crate::via::wait;
 use sources::Offer;
+
+/// The time until it waits at a relay.
+const MEETING_TIME: Duration = Duration::from_secs(20);
+/// The time that it has left once a relay has said why not.
+const FURTHER_TIME: Duration = Duration::from_secs(3);
+/// What is said when nothing is known of why it does not.
+const NO_ANSWER: &str = "no answer";
 
 /// Arguments of `far`.
 #[derive(Debug, clap::Args)]
@@ -177,6 +192,8 @@ struct Listener {
     identity: Identity,
     token: Token,
     holder: Fingerprint,
+    /// The relays at which it waits.
+    relays: Vec<ClientOptions>,
 }
 
 impl Listener {
@@ -185,12 +202,14 @@ impl Listener {
         let identity = HostKey::load(dirs)?.or_temporary()?;
         let token = Token::generate(&identity)?;
         let holder = request.key.parse().map_err(Error::protocol)?;
+        let relays = relays_told(&request.via, &identity)?;
         Ok(Listener {
             port: request.port.or(config.receive.port),
             listen: config.receive.listen,
             identity,
             token,
             holder,
+            relays,
         })
     }
 
@@ -231,8 +250,100 @@ impl Listener {
             reached: ssh_local_address(),
             rename,
             names,
+            waits: !self.relays.is_empty(),
         };
         write_message(&Answer { anabranch: Status::Ready(ready) });
+    }
+
+    /// Runs a side of a transfer, with what it meets the other one at, and passes its events to
+    /// `handle`; the other side is told once it can come.
+    async fn run_one<F>(
+        &self,
+        named: (Option<OsString>, Vec<OsString>),
+        side: impl FnOnce(Option<Arc<dyn Meetings>>, Events) -> F,
+        handle: impl FnMut(&Event),
+    ) -> Result<(), Error>
+    where
+        F: Future<Output = Result<Summary, Error>>,
+    {
+        let (events, received) = Events::observed();
+        let meeting = wait(self.relays.clone(), Invited::Holder(&self.token), &events)?;
+        let meetings = meeting.clone().map(|meeting| meeting as Arc<dyn Meetings>);
+        let side = side(meetings, events);
+        let is_met = self.relays.is_empty();
+        let (named, addresses, why) = (Some(named), None, None);
+        let readiness = Readiness { listener: self, named, addresses, is_met, why };
+        let ended = readiness.follow(side, received, handle).await;
+        // It waits until then.
+        drop(meeting);
+        ended
+    }
+}
+
+/// What the other side is told once it can come.
+struct Readiness<'a> {
+    listener: &'a Listener,
+    /// The new name of the one source, and the names under which files are served, until they were
+    /// told.
+    named: Option<(Option<OsString>, Vec<OsString>)>,
+    addresses: Option<Vec<SocketAddr>>,
+    /// Whether it waits at a relay, if it is to.
+    is_met: bool,
+    /// Why it does not yet.
+    why: Option<String>,
+}
+
+impl Readiness<'_> {
+    async fn follow(
+        mut self,
+        side: impl Future<Output = Result<Summary, Error>>,
+        mut received: Subscription,
+        mut handle: impl FnMut(&Event),
+    ) -> Result<(), Error> {
+        tokio::pin!(side);
+        let mut latest = Instant::now() + MEETING_TIME;
+        loop {
+            tokio::select! {
+                result = &mut side => return result.map(drop),
+                Some(event) = received.recv() => {
+                    self.handle(&event);
+                    handle(&event);
+                    if self.why.is_some() {
+                        latest = latest.min(Instant::now() + FURTHER_TIME);
+                    }
+                }
+                () = sleep_until(latest), if !self.is_met => return Err(self.failure()),
+            }
+        }
+    }
+
+    fn handle(&mut self, event: &Event) {
+        match event {
+            Event::Listening { addresses } => self.addresses = Some(addresses.clone()),
+            // The first relay is enough.
+            Event::Meeting { .. } => self.is_met = true,
+            Event::Notice { text } => self.why = Some(text.clone()),
+            _ => return,
+        }
+        if self.is_met
+            && let Some(addresses) = &self.addresses
+            && let Some((rename, names)) = self.named.take()
+        {
+            self.listener.ready(addresses.clone(), rename, names);
+        }
+    }
+
+    /// The failure if the other side cannot come.
+    fn failure(&mut self) -> Error {
+        let relays = self.listener.relays.iter().map(|relay| relay.dial.to_string());
+        let to = relays.collect::<Vec<_>>().join(", ");
+        let why = self.why.take().unwrap_or_else(|| NO_ANSWER.into());
+        let key = self.listener.identity.fingerprint();
+        let why = format!(
+            "{why}; this host has the key {key}, which may use a relay where 'anabranch keys trust \
+             sender {key} --may relay' was said"
+        );
+        peer::Error::NoPath { to, why }.into()
     }
 }
 
@@ -252,15 +363,14 @@ async fn receive(listener: &Listener, target: &Target) -> Result<(), Failure> {
             archive: true,
             meetings: None,
         };
-        run_with_events(
-            |events| files::receive(options, events),
-            |event| match event {
-                Event::Listening { addresses } => {
-                    listener.ready(addresses, target.rename.clone(), Vec::new());
-                }
+        listener.run_one(
+            (target.rename.clone(), Vec::new()),
+            move |meetings, events| files::receive(ReceiveOptions { meetings, ..options }, events),
+            |event| {
                 // A dry run has no such event.
-                Event::Started { .. } => target.begin(),
-                _ => {}
+                if let Event::Started { .. } = event {
+                    target.begin();
+                }
             },
         )
     });
@@ -272,37 +382,17 @@ async fn receive(listener: &Listener, target: &Target) -> Result<(), Failure> {
 /// Serves the requesting peer.
 async fn serve_offer(listener: &Listener, offer: Offer) -> Result<(), Failure> {
     let served = listener.run(|listen| {
-        let options =
-            ServeOptions { directory: offer.root.clone(), listen, once: true, meetings: None };
-        run_with_events(
-            |events| files::serve(options, events),
-            |event| {
-                if let Event::Listening { addresses } = event {
-                    listener.ready(addresses, offer.requested_as.clone(), offer.names.clone());
-                }
+        let directory = offer.root.clone();
+        listener.run_one(
+            (offer.requested_as.clone(), offer.names.clone()),
+            move |meetings, events| {
+                let options = ServeOptions { directory, listen, once: true, meetings };
+                files::serve(options, events)
             },
+            |_| {},
         )
     });
     Ok(served.await?)
-}
-
-/// Runs one side of a transfer, and passes its events to `handle`.
-async fn run_with_events<F>(
-    side: impl FnOnce(Events) -> F,
-    mut handle: impl FnMut(Event),
-) -> Result<(), Error>
-where
-    F: Future<Output = Result<Summary, Error>>,
-{
-    let (events, mut received) = Events::observed();
-    let side = side(events);
-    tokio::pin!(side);
-    loop {
-        tokio::select! {
-            result = &mut side => return result.map(drop),
-            Some(event) = received.recv() => handle(event),
-        }
-    }
 }
 
 /// The local address of the ssh connection, from sshd's environment.
@@ -335,7 +425,9 @@ mod tests {
         let target = std::os::unix::ffi::OsStringExt::from_vec(b"\xff\n\"x\"".to_vec());
         let version = Version { anabranch: "0.1.0".into(), speaks: PROTOCOL };
         let what = Operation::Put { target, one: Some("a b".into()) };
-        let request = Request { version, key: "k".into(), port: Some(1), background: true, what };
+        let via = serde_json::from_str(r#"[{"relay":"r:7707","key":"k","token":"t"}]"#).unwrap();
+        let (key, port) = ("k".into(), Some(1));
+        let request = Request { version, key, port, background: true, via, what };
         let line = serde_json::to_vec(&request).unwrap();
         assert!(!line.contains(&b'\n'));
         assert_eq!(format!("{:?}", parse_request(&line).unwrap()), format!("{request:?}"));

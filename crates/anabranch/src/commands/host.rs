@@ -29,7 +29,7 @@ use crate::metrics::{self, MetricsAddress, MetricsServer};
 use crate::peers::Authorized;
 use crate::qlog::QlogArgs;
 use crate::transfer::{self, Drain};
-use crate::via::{self, relays_to_wait_at};
+use crate::via::{self, invited_by, relays_to_wait_at};
 use crate::watch;
 
 /// Arguments of `host`.
@@ -148,7 +148,7 @@ async fn serve(
     if let (Some(relay), Some(endpoint)) = (&relay, host.endpoint()) {
         relay.open_udp_at(&endpoint).await?;
     }
-    let meeting = via::wait(relays, None, &events)?;
+    let meeting = via::wait(relays, invited_by(None), &events)?;
     let host = host.meeting(meeting.clone().map(|meeting| meeting as Arc<dyn Meetings>));
     let addresses = host.addresses();
     let mut services = Services::new();

@@ -20,10 +20,11 @@ use crate::complete;
 use crate::dirs::Dirs;
 use crate::examples;
 use crate::host_key::HostKey;
-use crate::relays::{RelayFlags, relays};
+use crate::relays::{RelayFlags, client, relays};
 use crate::sanitize::{clean, without_error_numbers};
 use crate::threads;
 use crate::token::TokenSource;
+use crate::translators::{self, Fronts};
 
 /// Addresses that only a default route leads to: they are reserved for documentation (RFC 5737, RFC
 /// 3849).
@@ -62,14 +63,14 @@ pub(crate) struct PathsArgs {
 ///
 /// # Errors
 /// [`Error::System`] if netlink fails or the host name cannot be resolved; [`Error::NoPath`] if
-/// there is no path to the host.
+/// there is no path to the host, or no relay answers.
 pub(crate) fn run(args: &PathsArgs) -> Result<(), Error> {
     match args.host.as_ref().or(args.probe.as_ref()) {
-        None if !args.paths.is_empty() || args.relays.is_given() => {
-            let flag = if args.relays.is_given() { "--relay" } else { "--path" };
-            let text = format!("{flag} is for the paths to a host: name the HOST as well");
+        None if !args.paths.is_empty() => {
+            let text = "--path is for the paths to a host: name the HOST as well";
             return Err(Error::usage(text));
         }
+        None if args.relays.is_given() => show_translators(&args.relays)?,
         None => {
             let found = DEFAULT_ROUTE_TARGETS.iter().map(|target| discover(*target));
             show(&found.collect::<Result<Vec<_>, _>>().map_err(peer::Error::from)?);
@@ -91,6 +92,47 @@ pub(crate) fn run(args: &PathsArgs) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Prints what translates and filters in front of this host, as relays see it.
+fn show_translators(flags: &RelayFlags) -> Result<(), Error> {
+    let dirs = Dirs::from_env();
+    let specs = flags.or_config(&[])?;
+    let identity = HostKey::load(&dirs)?.or_temporary_with_notice()?;
+    let clients = specs.iter().map(|spec| client(spec, &identity, &dirs));
+    let clients = clients.collect::<Result<Vec<_>, Error>>()?;
+    let names = specs.iter().map(|spec| spec.dial.to_string()).collect::<Vec<_>>().join(", ");
+    let Fronts { fronts, unreached } = runtime()?.block_on(translators::find(clients))?;
+    let columns =
+        ["interface", "address", "outside", "translator", "direct ways with hosts behind"];
+    let mut table = Table::new(columns.map(|title| (title, Align::Left)));
+    let mut is_known = false;
+    for front in &fronts {
+        is_known |= front.found.is_ok();
+        let found = match &front.found {
+            Ok(found) => {
+                [found.outside.to_string(), found.kind().into(), found.direct_ways().into()]
+            }
+            Err(why) => ["-".into(), format!("not known: {}", clean(why)), "-".into()],
+        };
+        let own = [front.interface.clone(), front.local.to_string()];
+        table.row(own.into_iter().chain(found));
+    }
+    if !fronts.is_empty() {
+        out!("{table}");
+    }
+    for (relay, why) in unreached {
+        outln!("{relay}: {}", clean(&why));
+    }
+    for front in &fronts {
+        if let Some(remedy) = front.remedy() {
+            outln!("{}: for direct ways with all, {remedy}", front.interface);
+        }
+    }
+    if is_known {
+        return Ok(());
+    }
+    Err(peer::Error::NoPath { to: names, why: "no relay answered".into() }.into())
 }
 
 /// Prints the paths to a host that runs a receiver, with measured rates.

@@ -22,7 +22,7 @@ use crate::peers::Authorized;
 use crate::qlog::QlogArgs;
 use crate::token::write_secret;
 use crate::transfer;
-use crate::via::{self, ViaSpec, relays_to_wait_at};
+use crate::via::{self, ViaSpec, invited_by, relays_to_wait_at};
 use crate::watch;
 
 /// Arguments of `receive`.
@@ -181,7 +181,7 @@ pub(crate) fn run(mut args: ReceiveArgs) -> Result<(), Failure> {
     let watcher =
         if keep { hooks.for_each(folder, watcher) } else { hooks.at_end(folder, watcher) };
     let listening = |events: Events| async move {
-        let meeting = via::wait(relays, met_by.as_ref(), &events)?;
+        let meeting = via::wait(relays, invited_by(met_by.as_ref()), &events)?;
         let meetings = meeting.clone().map(|meeting| meeting as Arc<dyn Meetings>);
         let options = ReceiveOptions { meetings, ..options };
         let received = authorized.follow(events.clone(), files::receive(options, events)).await;

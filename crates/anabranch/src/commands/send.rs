@@ -271,6 +271,11 @@ impl PreparedSend {
         self.flags.transfer.check_sending(&self.config)
     }
 
+    /// The other host is met at a relay.
+    pub(super) fn meet(&mut self) {
+        self.flags.transfer.meet();
+    }
+
     /// Whether nothing is transferred.
     pub(super) fn is_dry_run(&self) -> bool {
         self.flags.transfer.is_dry_run()

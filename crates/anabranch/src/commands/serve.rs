@@ -20,7 +20,7 @@ use crate::peers::Authorized;
 use crate::qlog::QlogArgs;
 use crate::token::write_secret;
 use crate::transfer;
-use crate::via::{self, ViaSpec, relays_to_wait_at};
+use crate::via::{self, ViaSpec, invited_by, relays_to_wait_at};
 use crate::watch;
 
 /// Arguments of `serve`.
@@ -112,7 +112,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
     let met_by = token.clone();
     let watcher = args.watch.serving(config.progress, token);
     let listening = |events: Events| async move {
-        let meeting = via::wait(relays, met_by.as_ref(), &events)?;
+        let meeting = via::wait(relays, invited_by(met_by.as_ref()), &events)?;
         let meetings = meeting.clone().map(|meeting| meeting as Arc<dyn Meetings>);
         let options = ServeOptions { meetings, ..options };
         let served = authorized.follow(events.clone(), files::serve(options, events)).await;

@@ -151,7 +151,7 @@ fn mistakes_of_feeds_are_answered_at_once() {
             2,
             "no relay is named",
         ),
-        (&["send", "data", "--to", "host", "--use", "2", "--carrier", "udp"], 2, "--carrier tcp"),
+        (&["send", "data", "--to", "host", "--use", "2", "--carrier", "auto"], 2, "tcp or udp"),
         (&["collect", "kept"], 2, "no host may feed this collector"),
         (&["collect", "data/kept", "--token"], 10, "data/kept"),
         (&["collect", "kept", "--token", "--rotate", "1 B"], 2, "--rotate"),

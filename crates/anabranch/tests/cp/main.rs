@@ -8,6 +8,7 @@ mod needs;
 #[path = "../ports/mod.rs"]
 mod ports;
 mod pull;
+mod via;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;

@@ -4,6 +4,7 @@
 
 mod background;
 mod background_programs;
+mod chains;
 mod feeds;
 mod gateways;
 mod hosts;

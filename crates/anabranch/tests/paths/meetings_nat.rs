@@ -151,3 +151,46 @@ fn where_no_direct_way_can_be_the_relay_carries() {
         assert!(direct == 0 && all >= u64::from(SHORT), "{direct} of {all}: {}", sent.said());
     }
 }
+
+/// What stands in front of a host, and what would help, is told before anything is sent.
+#[test]
+fn translators_are_told_apart() {
+    let test = "meetings_nat::translators_are_told_apart";
+    let Some((scratch, near, far)) = two_hosts(test) else { return };
+    if !are_installed(&["nft"]) {
+        return;
+    }
+    let between = translated(&scratch, [&near, &far], [SYMMETRIC, STEADY]);
+    trust_at(&near, &between.relay, RELAY);
+    let (_relay, _) = listening(&between.relay, &["relay"]);
+    for (host, interface, outside, kind) in [
+        (&far, "in1", "198.51.101.2", "same port for all destinations; lets in only ports"),
+        (&near, "in0", "198.51.100.2", "another port for each destination (symmetric); lets in"),
+    ] {
+        let shown = host.anabranch(&["paths", "--relay", RELAY]);
+        let row = shown.stdout.lines().find(|line| line.starts_with(interface)).unwrap_or_default();
+        let is_told = row.contains(&format!("{outside}:")) && row.contains(kind);
+        assert!(shown.code == Some(0) && is_told, "{}", shown.said());
+        let remedy = format!("forward UDP and TCP port 7707 of {outside} to 192.168.7.2:7707");
+        assert!(shown.stdout.contains(&remedy), "{}", shown.said());
+        fs::write(host.home.join("config.toml"), format!("[receive]\nvia = [\"{RELAY}\"]\n"))
+            .unwrap();
+        let found = host.anabranch(&["doctor", "--json"]);
+        let found: Value = serde_json::from_str(found.stdout.lines().next().unwrap()).unwrap();
+        let all = found["findings"].as_array().unwrap();
+        let one = all.iter().find(|finding| finding["check"] == "translator").unwrap();
+        let told = one["text"].as_str().unwrap();
+        assert!(told.contains(kind) && told.contains(&remedy), "{told}");
+        assert_eq!((&one["severity"], &found["well"]), (&"note".into(), &true.into()), "{found}");
+    }
+    // A relay that is not there.
+    far.sh("ip route add unreachable 203.0.113.9/32");
+    let key = between.relay.anabranch(&["keys"]).stdout.trim().to_string();
+    far.anabranch(&["keys", "trust", "receiver", "203.0.113.9", &key]);
+    let shown = far.anabranch(&["paths", "--relay", "203.0.113.9"]);
+    assert!(
+        shown.code == Some(5) && shown.said().contains("no relay answered"),
+        "{}",
+        shown.said()
+    );
+}

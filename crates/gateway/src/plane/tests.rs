@@ -3,18 +3,25 @@
 use std::collections::BTreeMap;
 
 use units::SubflowId;
-use wire::harp::{Report, Stamp};
+use wire::harp::Stamp;
 
 use super::*;
 use crate::packet::tests::{ends, segment};
 
 const SITE: SiteId = SiteId(0);
+/// As it is on the wire.
+const PLAIN: DeviceHeader = DeviceHeader::PLAIN;
 const ROOM: usize = 1_442;
 /// From one gateway to the other.
 const DELAY: Span = Span::from_millis(10);
 
 fn network(text: &str) -> Network {
     text.parse().expect(text)
+}
+
+/// The octets of the next packet for the kernel.
+fn out(plane: &mut Plane) -> Option<Vec<u8>> {
+    plane.poll_host().map(|packet| packet.octets())
 }
 
 fn networks(side: usize) -> Vec<Network> {
@@ -92,14 +99,14 @@ impl Pair {
 
     /// A host on this side sends a packet.
     fn send(&mut self, side: usize, octets: &[u8]) {
-        self.planes[side].handle_inside(self.now, octets);
+        self.planes[side].handle_inside(self.now, PLAIN, octets);
         self.take();
     }
 
     fn take(&mut self) {
         for side in 0..2 {
             let plane = &mut self.planes[side];
-            self.out[side].extend(std::iter::from_fn(|| plane.poll_host()));
+            self.out[side].extend(std::iter::from_fn(|| out(plane)));
             while let Some(raw) = plane.poll_raw() {
                 assert!(raw.payload.len() <= ROOM);
                 let mut leaves = self.now;
@@ -401,7 +408,7 @@ fn a_gateway_that_hears_probes_alone_takes_the_normal_route_too() {
     let mut pair = Pair::new([nobody_knows(), nobody_knows()]);
     open(&mut pair, near, far);
     let key = ConnectionKey(1);
-    pair.planes[0].handle_inside(pair.now, &ack(near, far, 1));
+    pair.planes[0].handle_inside(pair.now, PLAIN, &ack(near, far, 1));
     while pair.planes[0].poll_raw().is_some() {}
     for _ in 0..4 {
         pair.now += ASKS_AFTER;
@@ -413,8 +420,8 @@ fn a_gateway_that_hears_probes_alone_takes_the_normal_route_too() {
         pair.planes[0].handle_deadline(pair.now);
         while pair.planes[0].poll_raw().is_some() {}
     }
-    pair.planes[0].handle_inside(pair.now, &ack(near, far, 1));
-    assert!(pair.planes[0].poll_host() == Some(ack(near, far, 1)));
+    pair.planes[0].handle_inside(pair.now, PLAIN, &ack(near, far, 1));
+    assert!(out(&mut pair.planes[0]) == Some(ack(near, far, 1)));
 }
 
 #[test]
@@ -440,8 +447,8 @@ fn a_gateway_that_fails_closed_lets_nothing_pass_beside_it() {
     let (near, far) = ends(false);
     let mut plane = gateway(0, 1, nobody_knows()).closed(true);
     plane.handle_paths(Time::ZERO, ConnectionKey(1), &[]);
-    plane.handle_inside(Time::ZERO, &syn(near, far, false, 7));
-    assert_eq!(plane.poll_host(), None);
+    plane.handle_inside(Time::ZERO, PLAIN, &syn(near, far, false, 7));
+    assert_eq!(out(&mut plane), None);
     assert_eq!(plane.figures([SITE].into_iter())[0].counted.normal, 1);
 }
 
@@ -474,7 +481,7 @@ fn a_site_speaks_for_its_own_hosts_to_those_of_this_side_alone() {
             from_site(&mut plane, header, &data(from, to, 1), false);
         }
     }
-    assert_eq!(plane.poll_host(), None);
+    assert_eq!(out(&mut plane), None);
     assert_eq!(
         (
             plane.figures([SITE].into_iter())[0].counted.foreign,
@@ -483,7 +490,7 @@ fn a_site_speaks_for_its_own_hosts_to_those_of_this_side_alone() {
         (12, 0)
     );
     from_site(&mut plane, Header::Data(STAMP), &data(far, near, 1), false);
-    assert!(plane.poll_host() == Some(data(far, near, 1)));
+    assert!(out(&mut plane) == Some(data(far, near, 1)));
 }
 
 #[test]
@@ -497,10 +504,7 @@ fn of_two_sites_the_one_with_the_smaller_network_speaks_for_an_address() {
     plane.open(SiteId(1), ConnectionKey(2), vec![network("10.2.0.0/24")], &salts);
     let (near, far) = ends(false);
     from_site(&mut plane, Header::Data(STAMP), &data(far, near, 1), false);
-    assert_eq!(
-        (plane.poll_host(), plane.figures([SITE].into_iter())[0].counted.foreign),
-        (None, 1)
-    );
+    assert_eq!((out(&mut plane), plane.figures([SITE].into_iter())[0].counted.foreign), (None, 1));
 }
 
 #[test]
@@ -526,7 +530,7 @@ fn what_is_no_message_or_no_segment_is_dropped_and_counted() {
     let mut routed = whole.clone();
     routed[0] = 0x46;
     from_site(&mut plane, Header::Data(STAMP), &routed, false);
-    assert_eq!(plane.poll_host(), None);
+    assert_eq!(out(&mut plane), None);
     assert_eq!(plane.figures([SITE].into_iter())[0].counted.malformed, 8);
 }
 
@@ -535,7 +539,7 @@ fn marks_that_a_host_does_not_know_drop_its_packet() {
     let (near, far) = ends(false);
     let mut plane = gateway(0, 1, nobody_knows());
     from_site(&mut plane, Header::Data(STAMP), &data(far, near, 1), true);
-    assert_eq!((plane.poll_host(), plane.figures([SITE].into_iter())[0].counted.marked), (None, 1));
+    assert_eq!((out(&mut plane), plane.figures([SITE].into_iter())[0].counted.marked), (None, 1));
 }
 
 /// A site that sends what never gets whole, of ever more connections.
@@ -550,13 +554,13 @@ fn packets_that_wait_take_no_more_than_their_memory() {
         for number in 2..2_000_u32 {
             from_site(&mut plane, Header::Data(STAMP), &data(far, near, 1_392 * number), false);
         }
-        passed += std::iter::from_fn(|| plane.poll_host()).count();
+        passed += std::iter::from_fn(|| out(&mut plane)).count();
     }
     assert!(plane.waiting() <= MOST_WAITING, "{}", plane.waiting());
     assert!(plane.figures([SITE].into_iter())[0].counted.unheld > 0 && passed < 1_000, "{passed}");
     // Once the wait is over there is room again.
     plane.handle_deadline(Time::ZERO + Span::from_secs(2));
-    assert!(std::iter::from_fn(|| plane.poll_host()).count() > 10_000);
+    assert!(std::iter::from_fn(|| out(&mut plane)).count() > 10_000);
     assert_eq!(plane.waiting(), 0);
 }
 
@@ -569,7 +573,7 @@ fn connections_without_end_pass_without_being_remembered() {
         let from = SocketAddr::new([10, 2, 0, low].into(), 1_000 + u16::from(high));
         assert!(networks(1)[0].has(from.ip()));
         from_site(&mut plane, Header::Return, &syn(from, near, false, 7), false);
-        assert!(plane.poll_host().is_some());
+        assert!(out(&mut plane).is_some());
         from_site(&mut plane, Header::Probe(number, STAMP), b"", false);
         from_site(&mut plane, Header::Report(number, Report::default()), b"", false);
     }

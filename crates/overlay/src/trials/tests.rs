@@ -90,6 +90,26 @@ fn one_that_never_opens_costs_little() {
     assert!(net.run(20) > 29.5);
 }
 
+/// Found with striped connections, whose paths stay where they are when they die: it was one of
+/// the best for ever, by what it had carried once.
+#[test]
+fn one_that_dies_is_replaced_in_seconds() {
+    let mut net = Net::new(2, &[5.0, 10.0, 15.0, 20.0]);
+    net.run(20);
+    assert_eq!(net.used(), [2, 3]);
+    net.rates[3] = 0.0;
+    net.run(4);
+    let last = net.reasons.last();
+    assert!(!net.used().contains(&3) && last == Some(&ExchangeReason::Failed), "{last:?}");
+    // A moment without is no death.
+    let reasons = net.reasons.len();
+    net.rates[2] = 0.0;
+    net.run(2);
+    net.rates[2] = 15.0;
+    net.run(1);
+    assert!(net.used().contains(&2) && net.reasons.len() == reasons, "{:?}", net.reasons);
+}
+
 #[test]
 fn one_that_becomes_slow_is_replaced() {
     let mut net = Net::new(2, &[20.0, 18.0, 15.0, 1.0]);

@@ -1,4 +1,6 @@
 //! A relay and the policy of the paths over it: `r1.example.org,backup,max=20mbit`.
+//!
+//! It may be reached through others: `r2.example.org,through=r1.example.org`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,11 +13,14 @@ use super::{Cap, PathClass, SpecError, parts};
 use crate::Remote;
 
 /// A relay that the caller names:
-/// `HOST[:PORT][,primary|overflow|backup][,max=RATE][,cap=SIZE/month][,token-file=FILE]`.
+/// `HOST[:PORT][,through=HOST[:PORT]]…[,primary|overflow|backup][,max=RATE][,cap=SIZE/month]
+/// [,token-file=FILE]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelaySpec {
     /// Its address.
     pub dial: Remote,
+    /// The relays through which it is reached, from this host on.
+    pub through: Vec<Remote>,
     /// The priority of the paths over it; `None`: that of each interface.
     pub class: Option<PathClass>,
     /// Upper bound of the rate of all paths over it together.
@@ -25,6 +30,9 @@ pub struct RelaySpec {
     /// The file with a token for it; `None`: its key is known.
     pub token_file: Option<PathBuf>,
 }
+
+/// The most relays in a row.
+const MOST_HOPS: usize = 4;
 
 const EXAMPLE: &str = "r1.example.org or 192.0.2.7:7707,backup,max=20mbit";
 
@@ -36,10 +44,22 @@ impl FromStr for RelaySpec {
         let mut all = parts(text, |c| c == ',');
         let (offset, dial) = all.next().expect("a text has a first part");
         let dial = dial.parse::<Remote>().map_err(|why| wrong(offset, why))?;
-        let mut spec = RelaySpec { dial, class: None, max: None, cap: None, token_file: None };
+        let (through, class, max, cap, token_file) = (Vec::new(), None, None, None, None);
+        let mut spec = RelaySpec { dial, through, class, max, cap, token_file };
         for (offset, part) in all {
             let twice = || Err(wrong(offset, format!("'{part}' is said twice")));
             match part.split_once('=').map(|(key, value)| (key.trim_end(), value.trim_start())) {
+                Some(("through", other)) => {
+                    let other = other.parse::<Remote>().map_err(|why| wrong(offset, why))?;
+                    if other == spec.dial || spec.through.contains(&other) {
+                        return twice();
+                    }
+                    if spec.through.len() + 2 > MOST_HOPS {
+                        let why = format!("{MOST_HOPS} relays in a row are the most");
+                        return Err(wrong(offset, why));
+                    }
+                    spec.through.push(other);
+                }
                 Some(("max", _)) if spec.max.is_some() => return twice(),
                 Some(("max", rate)) => {
                     spec.max = Some(positive(rate).map_err(|why| wrong(offset, why))?);
@@ -59,8 +79,8 @@ impl FromStr for RelaySpec {
                     spec.class = PathClass::by_name(part);
                 }
                 _ => {
-                    let known =
-                        "primary, overflow, backup, max=RATE, cap=SIZE/month or token-file=FILE";
+                    let known = "primary, overflow, backup, through=HOST, max=RATE, \
+                                 cap=SIZE/month or token-file=FILE";
                     return Err(wrong(offset, format!("'{part}' is not {known}")));
                 }
             }
@@ -72,6 +92,9 @@ impl FromStr for RelaySpec {
 impl fmt::Display for RelaySpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.dial)?;
+        for other in &self.through {
+            write!(f, ",through={other}")?;
+        }
         if let Some(class) = self.class {
             write!(f, ",{}", class.name())?;
         }
@@ -98,6 +121,7 @@ mod tests {
         assert_eq!((spec.dial.port, spec.class, spec.max), (7707, None, None));
         for text in [
             "[2001:db8::1]:7, backup ,max=20mbit,cap=1GB/month,token-file=t",
+            "r3,through=r1:8,max=20mbit, through = r2,cap=1GB/month,backup",
             "2001:db8::1,cap=1 GB/month,max=20 \
                 Mbit/s,backup",
         ] {
@@ -115,6 +139,10 @@ mod tests {
             ("", 1),
             ("r1,bakcup", 4),
             ("r1,backup,primary", 11),
+            ("r1,through=", 4),
+            ("r1,through=r1", 4),
+            ("r1,through=r2,through=r2", 15),
+            ("r5,through=r1,through=r2,through=r3,through=r4", 37),
             ("r1,max=0", 4),
             ("r1,max=1mbit,max=2mbit", 14),
             ("r1,token-file=", 4),

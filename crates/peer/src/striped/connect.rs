@@ -201,7 +201,7 @@ async fn connect_by(
         let error = Error::NoPath { to: remote.to_string(), why };
         NotConnected { error, is_narrow, is_silent }
     })?;
-    let follower = Follower::new(connection.clone(), Arc::clone(&keeper), host, leads);
+    let follower = Follower::new(connection.clone(), Arc::clone(&keeper), host, leads)?;
     let following = tokio::spawn(follower.run());
     Ok(Striped { connection, _endpoint: endpoint, keeper, following })
 }

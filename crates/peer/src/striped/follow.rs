@@ -7,17 +7,19 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use net::socket::unmapped;
-use stripe::{Connection, RouteChange, RouteId, RouteState, RouteStats, SendHalf};
+use stripe::{Class, Connection, RouteChange, RouteId, RouteState, RouteStats, SendHalf};
 use tokio::sync::broadcast;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use units::{Bytes, PathId, Span};
 use wire::Emit;
 use wire::asked::MOST_PUNCHED;
 
+use super::picking::{Picking, RouteMoved};
 use super::route::{Leads, route};
 use super::{announcement, standings};
 use crate::caps::{Account, Room};
 use crate::dial::{Candidate, Keeper, Plan, Via};
+use crate::{Error, PathClass, random_seed};
 
 /// The interval of looks for routes that are missing. A plan of which no route works by then tries
 /// one more of its candidates.
@@ -28,8 +30,12 @@ const GUESSES: usize = 3;
 const TOLD_WITHIN: Duration = Duration::from_millis(500);
 /// The time after which a direct way would have been found.
 const FOUND_BY: Duration = Duration::from_secs(5);
+/// The time in which a relay says what stands in front of an interface.
+const KIND_TOLD_BY: Duration = Duration::from_secs(3);
 /// The interval of counts of capped interfaces.
 const COUNT: Duration = Duration::from_millis(50);
+/// The interval of looks at what paths carry, where some are chosen.
+const PICK: Duration = Duration::from_millis(200);
 /// What may yet be carried before the next count has its effect, as time at the present rate.
 const AHEAD: Span = Span::from_millis(200);
 
@@ -56,6 +62,14 @@ pub(super) struct Follower {
     told: tokio::sync::Mutex<BTreeSet<SocketAddr>>,
     /// When it was told first, until it was judged what came of it.
     asked_at: tokio::sync::Mutex<Option<Instant>>,
+    /// Which paths are used, if not all.
+    picking: Option<Mutex<Picked>>,
+}
+
+/// Paths that are chosen, and the routes that are in reserve because of it.
+struct Picked {
+    picking: Picking,
+    in_reserve: BTreeSet<RouteId>,
 }
 
 impl Follower {
@@ -64,8 +78,15 @@ impl Follower {
         keeper: Arc<Keeper>,
         host: usize,
         leads: Leads,
-    ) -> Follower {
-        Follower {
+    ) -> Result<Follower, Error> {
+        let picking = match keeper.terms().options.use_paths {
+            Some(paths) => {
+                let picking = Picking::new(paths, random_seed()?);
+                Some(Mutex::new(Picked { picking, in_reserve: BTreeSet::new() }))
+            }
+            None => None,
+        };
+        Ok(Follower {
             counted: Mutex::default(),
             connection,
             keeper,
@@ -74,7 +95,8 @@ impl Follower {
             asking: tokio::sync::Mutex::default(),
             told: tokio::sync::Mutex::default(),
             asked_at: tokio::sync::Mutex::default(),
-        }
+            picking,
+        })
     }
 
     pub(super) async fn run(self) {
@@ -86,6 +108,8 @@ impl Follower {
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut count = interval(COUNT);
         count.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut pick = interval(PICK);
+        pick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let announced = self.hear();
         tokio::pin!(announced);
         let mut is_heard = false;
@@ -116,6 +140,7 @@ impl Follower {
                     looks += 1;
                 }
                 _ = count.tick() => self.count(),
+                _ = pick.tick(), if self.picking.is_some() => self.pick(),
                 event = events.recv() => match event {
                     Ok(event) if event.change == RouteChange::Opened => self.prune().await,
                     Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
@@ -186,17 +211,67 @@ impl Follower {
         if routes.iter().any(|route| route.state != RouteState::Opening && is_direct(route.path)) {
             return;
         }
-        let seen: Vec<String> = self.leads.seen().iter().map(ToString::to_string).collect();
-        let own = if seen.is_empty() {
-            String::new()
-        } else {
-            format!(" (this host is seen at {})", seen.join(", "))
+        let mut own: Vec<String> =
+            self.leads.seen().iter().map(|seen| format!("this host is seen at {seen}")).collect();
+        let (mut asked, mut asking) = (BTreeSet::new(), Vec::new());
+        for route in routes.iter().filter(|route| route.remote.is_ipv4()) {
+            if let Some(plan) = plans.iter().find(|plan| plan.id == route.path)
+                && let (Via::Relay(relay), Some(local)) = (plan.via, route.local)
+                && let Some(leading) = self.leads.of_relay(relay)
+                && asked.insert(plan.interface.clone())
+            {
+                let place = (route.remote, local.ip(), plan.device.clone());
+                asking.push((plan.interface.clone(), leading, place));
+            }
+        }
+        let keeper = Arc::clone(&self.keeper);
+        self.leads.accompany(async move {
+            for (interface, leading, (relay, local, device)) in asking {
+                let found = timeout(KIND_TOLD_BY, leading.in_front(relay, local, device)).await;
+                if let Ok(Some(kind)) = found {
+                    own.push(format!("translator in front of {interface}: {kind}"));
+                }
+            }
+            let own = if own.is_empty() { String::new() } else { format!(" ({})", own.join("; ")) };
+            keeper.notice(format!(
+                "no direct way over UDP was found{own}, and the relay carries all: the translators \
+                 or firewalls of both hosts let nothing through; a UDP port that the router of the \
+                 other host forwards to it, the one at which it listens, would be one"
+            ));
+        });
+    }
+
+    /// Chooses the paths that are used: the others are in reserve.
+    fn pick(&self) {
+        let Some(picked) = &self.picking else { return };
+        let Picked { picking, in_reserve } = &mut *picked.lock().expect("no panic while held");
+        let (stats, plans) = (self.connection.recent_stats(), self.keeper.routes(self.host));
+        let is_candidate =
+            |plan: &&Arc<Plan>| plan.class == PathClass::Primary && plan.guessed_beside.is_none();
+        let candidates = plans.iter().filter(is_candidate);
+        let candidates: Vec<_> = candidates.map(|plan| (plan.id, plan.name.clone())).collect();
+        let moved = |route: &RouteStats| RouteMoved {
+            route: route.route,
+            path: route.path,
+            is_open: route.state == RouteState::Open,
+            bytes: route.sent + route.received,
         };
-        self.keeper.notice(format!(
-            "no direct way over UDP was found{own}, and the relay carries all: the translators or \
-             firewalls of both hosts let nothing through; a UDP port that the router of the other \
-             host forwards to it, the one at which it listens, would be one"
-        ));
+        let moved: Vec<RouteMoved> = stats.routes.iter().map(moved).collect();
+        for text in picking.look(Instant::now(), &candidates, &moved) {
+            self.keeper.notice(text);
+        }
+        for route in &stats.routes {
+            let is_in_reserve = picking.is_in_reserve(route.path);
+            let is_other = if is_in_reserve {
+                in_reserve.insert(route.route)
+            } else {
+                in_reserve.remove(&route.route)
+            };
+            if is_other {
+                let class = if is_in_reserve { Class::Reserve } else { Class::Usual };
+                self.connection.set_class(route.route, class);
+            }
+        }
     }
 
     /// Counts what capped interfaces carry. One that would soon have carried as much as it may

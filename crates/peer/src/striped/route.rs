@@ -70,6 +70,16 @@ impl Leads {
         })
     }
 
+    /// What leads the routes over a relay, if any does.
+    pub(super) fn of_relay(&self, relay: usize) -> Option<Arc<dyn Leading>> {
+        self.relays().get(&relay).cloned()
+    }
+
+    /// Runs something as long as the connection lives.
+    pub(super) fn accompany(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.following.lock().expect("no panic while held").spawn(work);
+    }
+
     fn relays(&self) -> MutexGuard<'_, BTreeMap<usize, Arc<dyn Leading>>> {
         self.relays.lock().expect("no panic while held")
     }
@@ -82,7 +92,7 @@ impl Leads {
                 news.send_modify(|news| *news += 1);
             }
         };
-        self.following.lock().expect("no panic while held").spawn(follow);
+        self.accompany(follow);
     }
 
     /// That of a further route of a plan over a relay; `None`: there may be no more.

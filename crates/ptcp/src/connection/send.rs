@@ -2,7 +2,7 @@
 //! data, which is bound to a packet at the time of sending (the paper's `send`).
 
 use units::{Bytes, Time};
-use wire::ptcp::{ALL_STREAMS, Body, MIN_FULL, Packet, Reply};
+use wire::ptcp::{ALL_STREAMS, Body, MIN_FULL, PING_PADDING, Packet, Reply};
 
 use super::{Connection, ConnectionState, Event, Transmit};
 use crate::path::{Binding, Control, Path, PathPhase};
@@ -117,7 +117,7 @@ impl Connection {
         if let Some(index) = self.paths.iter().position(is_pinged) {
             let path = &mut self.paths[index];
             path.is_ping_due = false;
-            let body = Body::Ping { padding: 0, reply: Reply::Path(path.id) };
+            let body = Body::Ping { padding: PING_PADDING, reply: Reply::Path(path.id) };
             return Some(self.transmit(now, index, body, None));
         }
         let other = self.poll_control(now).or_else(|| self.poll_datagram(now));

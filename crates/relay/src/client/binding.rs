@@ -68,7 +68,8 @@ impl Binding {
                 self.next_at = now + REFRESH;
                 self.seen = answer.seen_at();
             }
-            BindKind::Bound | BindKind::Bind | BindKind::Punch => {}
+            BindKind::Bound | BindKind::Bind | BindKind::Punch | BindKind::Ask | BindKind::Told => {
+            }
         }
     }
 

@@ -156,7 +156,7 @@ pub(super) async fn keep(shared: Arc<ClientShared>) {
         if ended.is_silence {
             ways.handle_silence();
         }
-        tracing::debug!(relay = %shared.options.dial, why = ended.why, "no control connection");
+        tracing::debug!(relay = %shared.options.name, why = ended.why, "no control connection");
         shared.handle_ended(ended);
         if begin.elapsed() > LASTED {
             pause = FIRST_PAUSE;

@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use peer::Leading;
+use peer::carrier::BoxFuture;
 use stripe::{Lead, Preamble};
 use tokio::sync::watch;
 use units::{Span, Time};
 use wire::bind::MOST_ROUTES;
 use wire::relay::LabelPair;
 
+use super::asking::ask_one;
 use super::association::AssociationState;
 use super::binding::Binding;
 use super::{Client, ClientState};
@@ -96,6 +98,13 @@ impl fmt::Debug for Association {
 #[derive(Debug)]
 pub(crate) struct ClientLeading(pub(super) Arc<Association>);
 
+impl ClientLeading {
+    /// The relay's number of the association, which it has as a label too.
+    pub(super) fn granted(&self) -> Option<u64> {
+        self.0.state().granted().map(|grant| grant.id)
+    }
+}
+
 impl Leading for ClientLeading {
     fn lead(&self) -> Option<Lead> {
         let number = self.0.take_number()?;
@@ -106,6 +115,22 @@ impl Leading for ClientLeading {
 
     fn seen(&self) -> watch::Receiver<BTreeMap<u8, SocketAddr>> {
         self.0.seen.subscribe()
+    }
+
+    fn in_front(
+        &self,
+        relay: SocketAddr,
+        local: IpAddr,
+        device: Option<String>,
+    ) -> BoxFuture<'_, Option<String>> {
+        let grant = self.0.state().granted();
+        Box::pin(async move {
+            let grant = grant?;
+            let found =
+                ask_one((grant.id, &grant.secret[..]), relay, local, device.as_deref()).await;
+            let error = |error: &std::io::Error| tracing::debug!(%error, "no question to a relay");
+            found.inspect_err(error).ok()?.map(|found| found.kind().to_owned())
+        })
     }
 }
 
@@ -179,7 +204,7 @@ impl Preamble for RouteLead {
     }
 
     fn failure(&self) -> Option<String> {
-        let name = &self.association.client.shared.options.dial;
+        let name = &self.association.client.shared.options.name;
         let of_relay = |why: &str| format!("the relay {name}: {why}");
         if let Some(why) = self.association.state().refusal() {
             return Some(of_relay(why));

@@ -1,15 +1,20 @@
 //! The side that uses a relay: a control connection, which is opened again whenever it ends, and
 //! data connections to destinations.
 
+mod asking;
 mod association;
 mod binding;
+mod chain;
 mod dialing;
+mod finding;
 mod keeper;
 mod leading;
 mod registering;
 mod shelf;
+mod translator;
 mod waiting;
 mod ways;
+mod words;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,11 +36,13 @@ use wire::tunnel::Target;
 use association::AssociationState;
 pub use binding::Binding;
 pub use dialing::RelayDialing;
+pub use finding::{AskedRelay, find_translator};
 use leading::Association;
 pub(crate) use leading::ClientLeading;
 use registering::Registering;
 pub use registering::WaitState;
 use shelf::Shelves;
+pub use translator::{Filtering, Mapping, Translator, TranslatorTest};
 pub(crate) use waiting::CallListener;
 pub use waiting::{WaitingPlace, calls};
 
@@ -52,13 +59,16 @@ pub struct ClientOptions {
     pub carrier: Arc<dyn Carrier>,
     /// What a guest of the relay shows it; `None`: this host is none.
     pub knock: Option<Knock>,
+    /// The relay's own address, for people.
+    pub name: String,
 }
 
 impl ClientOptions {
     /// A relay that is dialed itself.
     #[must_use]
     pub fn new(dial: Remote, credential: Credential, identity: Identity) -> ClientOptions {
-        ClientOptions { dial, credential, identity, carrier: Arc::new(Tcp), knock: None }
+        let name = dial.to_string();
+        ClientOptions { dial, credential, identity, carrier: Arc::new(Tcp), knock: None, name }
     }
 
     /// A relay with this key, which lets this host in as the guest of the one with that token.
@@ -89,9 +99,9 @@ impl ClientOptions {
         credential: Credential,
         identity: Identity,
     ) -> ClientOptions {
-        let carrier = Arc::new(other.to(own.clone()));
+        let (carrier, name) = (Arc::new(other.to(own.clone())), own.to_string());
         let dial = other.shared.options.dial.clone();
-        ClientOptions { dial, credential, identity, carrier, knock: None }
+        ClientOptions { dial, credential, identity, carrier, knock: None, name }
     }
 }
 
@@ -261,7 +271,7 @@ impl Client {
         }
         match &state.link {
             ClientState::Connecting(Some(why)) | ClientState::Refused(why) => {
-                Err(io::Error::other(format!("the relay {}: {why}", self.shared.options.dial)))
+                Err(io::Error::other(format!("the relay {}: {why}", self.shared.options.name)))
             }
             _ => Ok(None),
         }
@@ -276,7 +286,7 @@ impl Drop for Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("dial", &self.shared.options.dial).finish_non_exhaustive()
+        f.debug_struct("Client").field("name", &self.shared.options.name).finish_non_exhaustive()
     }
 }
 

@@ -67,7 +67,7 @@ fn bind_route(labels: &mut Labels<char>, now: Time, from: &str, route: u8) {
 fn goes_to(step: Step<char>) -> Option<String> {
     match step {
         Step::Forward { to, .. } => Some(to.address.to_string()),
-        Step::Answer(_) | Step::Drop => None,
+        Step::Answer(_) | Step::Tell(_) | Step::Drop => None,
     }
 }
 
@@ -384,6 +384,36 @@ fn a_host_that_waits_is_reached_at_the_address_that_it_has_bound() {
     assert_eq!(forwarded(&mut labels, later, NEAR, 20), None);
 }
 
+/// Found in the field: behind a translator that gave it another address a host that received stood
+/// still until it asked by itself, seconds later.
+#[test]
+fn a_host_that_waits_is_asked_for_its_address_when_it_sends_from_another_one() {
+    let mut labels = met();
+    labels.wait_at(PLACE, 2);
+    bind_waiting(&mut labels, at(10), HOST[0], 0);
+    assert_eq!(forwarded(&mut labels, at(20), NEAR, 20).as_deref(), Some(HOST[0]));
+    let short = labels.handle_datagram(at(30), place(HOST[1]), &packet(21, BIND - 1));
+    assert_eq!(short, Step::Drop, "the question would be longer");
+    let mut asked = 0;
+    for millis in 0..1_000 {
+        let step = labels.handle_datagram(at(30 + millis), place(HOST[1]), &packet(21, BIND));
+        let Step::Answer(answer) = step else { continue };
+        let challenge = BindDatagram::parse(&answer).unwrap();
+        assert_eq!((challenge.kind, challenge.association), (BindKind::Challenge, 2));
+        assert!(TagKey::new(&SECRET).has_tagged(&challenge), "it is the host's");
+        asked += 1;
+    }
+    assert!((10..=21).contains(&asked), "{asked} in a second");
+    // It is not led anywhere before it has answered.
+    assert_eq!(forwarded(&mut labels, at(1_100), NEAR, 20).as_deref(), Some(HOST[0]));
+    bind_waiting(&mut labels, at(1_200), HOST[1], 0);
+    assert_eq!(forwarded(&mut labels, at(1_210), NEAR, 20).as_deref(), Some(HOST[1]));
+    // Where nobody waits nobody is asked.
+    labels.leave(&PLACE, 2);
+    let step = labels.handle_datagram(at(9_000), place(ELSEWHERE), &packet(21, BIND));
+    assert_eq!(step, Step::Drop);
+}
+
 #[test]
 fn a_host_that_comes_back_takes_its_guests_along_and_one_that_leaves_does_not() {
     let mut labels = met();
@@ -441,4 +471,79 @@ fn guests_of_a_host_have_nothing_of_each_others() {
     // The same guest, over another control connection.
     assert_eq!(labels.register(7, &[pair(40)]), Ok(()));
     assert_eq!(labels.count_of(&'a'), 5, "they are at the cost of their host");
+}
+
+/// Found in a review: guests could take all that a host has, and after a restart of the relay it
+/// had none left for itself.
+#[test]
+fn guests_leave_associations_for_their_host_and_for_each_other() {
+    let mut labels = Labels::new(&[1; 32]);
+    let mut next = 0;
+    let mut associate = |labels: &mut Labels<u32>, owner: u32| {
+        next += 1;
+        labels.associate((0, owner), (next, &SECRET), to(FAR)).map(|()| next)
+    };
+    let mut count = 0;
+    let mut first = None;
+    for guest in 1..=40 {
+        let mut own = 0;
+        while let Ok(id) = associate(&mut labels, guest) {
+            first.get_or_insert(id);
+            own += 1;
+        }
+        assert!(own <= 16, "{guest}: {own}");
+        count += own;
+    }
+    // As docs/relay.md has it.
+    assert_eq!(count, 192);
+    for _ in count..ASSOCIATIONS_EACH {
+        associate(&mut labels, 0).unwrap();
+    }
+    assert_eq!(associate(&mut labels, 0), Err(LabelError::Associations));
+    // What has ended counts no more.
+    labels.dissociate(first.unwrap());
+    assert_eq!(associate(&mut labels, 41).map(drop), Ok(()));
+    assert_eq!(associate(&mut labels, 42), Err(LabelError::Associations));
+}
+
+/// An address that has proven itself is told what the relay sees, from both ports; nobody else is.
+#[test]
+fn an_address_that_has_proven_itself_is_told_what_is_seen() {
+    let ask = |cookie, secret: &[u8; 32]| {
+        let (kind, tag) = (BindKind::Ask, [0; BIND_TAG]);
+        let asked = BindDatagram { kind, association: 1, route: 1, cookie, tag };
+        TagKey::new(secret).tagged(asked).octets()
+    };
+    let mut labels = table().beside(vec![40_000]);
+    let challenge = |step: Step<char>| {
+        let Step::Answer(answer) = step else { panic!("{step:?}") };
+        let challenge = BindDatagram::parse(&answer).unwrap();
+        assert_eq!(challenge.kind, BindKind::Challenge);
+        challenge.cookie
+    };
+    let cookie = challenge(labels.handle_datagram(at(0), place(NEAR), &ask([0; COOKIE], &SECRET)));
+    for from in [ELSEWHERE, "198.51.100.1:4001"] {
+        challenge(labels.handle_datagram(at(0), place(from), &ask(cookie, &SECRET)));
+        challenge(labels.handle_other(at(0), place(from), &ask(cookie, &SECRET)));
+    }
+    assert_eq!(labels.handle_datagram(at(0), place(NEAR), &ask(cookie, &[8; 32])), Step::Drop);
+    let told = |step: Step<char>| {
+        let Step::Tell(answer) = step else { panic!("{step:?}") };
+        let told = BindDatagram::parse(&answer).unwrap();
+        assert!(TagKey::new(&SECRET).has_tagged(&told) && told.route == 1);
+        (told.kind, told.seen_at(), told.other_port())
+    };
+    let seen = Some(NEAR.parse().unwrap());
+    let asked = ask(cookie, &SECRET);
+    let found = told(labels.handle_datagram(at(1), place(NEAR), &asked));
+    assert_eq!(found, (BindKind::Told, seen, Some(40_000)));
+    assert_eq!(told(labels.handle_other(at(1), place(NEAR), &asked)), (BindKind::Told, seen, None));
+    // The address is no route by that, and nothing else is answered at the other port.
+    let step = labels.handle_datagram(at(2), place(NEAR), &packet(20, 100));
+    assert!(!matches!(step, Step::Forward { .. }), "{step:?}");
+    let binds = bind(1, 0, cookie, &SECRET);
+    assert_eq!(labels.handle_other(at(3), place(NEAR), &binds), Step::Drop);
+    assert_eq!(labels.handle_other(at(3), place(NEAR), &packet(20, 100)), Step::Drop);
+    // An hour later the cookie is good for nothing.
+    challenge(labels.handle_datagram(at(3_600_000), place(NEAR), &asked));
 }

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 
 use units::Time;
-use wire::bind::MOST_ROUTES;
+use wire::bind::{BIND, MOST_ROUTES};
 use wire::meet::Place;
 
-use super::{BoundRoute, DatagramPlace, DatagramsTo, Labels, SILENCE};
+use super::{BoundRoute, DatagramPlace, DatagramsTo, Labels, SILENCE, Step};
 
 /// How a datagram stands to the destination of its association.
 pub(super) struct ReachedPlace {
@@ -66,6 +66,28 @@ impl<K: Ord + Copy> Labels<K> {
                 ReachedPlace { is_from: route.is_some(), route, to }
             }
         }
+    }
+
+    /// Something like what a host that waits sends has come from an address that it has not bound:
+    /// a translator may have given it another one. The datagram itself is lost; the host is asked,
+    /// if there may be a question, to prove its address.
+    pub(super) fn challenge_waiting(
+        &mut self,
+        now: Time,
+        from: DatagramPlace,
+        destination: DatagramsTo,
+        size: usize,
+    ) -> Step<K> {
+        if let DatagramsTo::Waiting(place) = destination
+            && size >= BIND
+            && let Some(id) = self.waiting.get(&place)
+            && let Some(host) = self.associations.get_mut(id)
+            // It binds with the number of the route that hears this.
+            && let Some(challenge) = host.challenge(now, *id, 0, from, &self.cookies)
+        {
+            return Step::Answer(challenge.octets());
+        }
+        Step::Drop
     }
 
     /// The host that waits there has sent something over a route.

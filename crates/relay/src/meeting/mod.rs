@@ -58,19 +58,34 @@ struct MetAt {
     calls: Mutex<Option<mpsc::Receiver<Ticket>>>,
 }
 
+/// Who may come to a host that waits at relays, besides those who may use them and know its key.
+#[derive(Clone, Copy, Debug)]
+pub enum Invited<'a> {
+    /// Nobody.
+    Nobody,
+    /// Whoever holds the token.
+    Holder(&'a Token),
+    /// Whoever holds the token, or was told a code in its place.
+    HolderOrCode(&'a Token),
+}
+
 impl Meeting {
-    /// Waits at these relays for hosts that may use them and know this one's key, and for whoever
-    /// holds the token, or was told a code in its place: codes are shown by way of `events`. Needs
-    /// a Tokio runtime.
+    /// Waits at these relays for hosts that may use them and know this one's key, and for those who
+    /// are invited: codes are shown by way of `events`. Needs a Tokio runtime.
     ///
     /// # Errors
     /// Those of [`Client::start`].
     pub fn start(
         relays: Vec<ClientOptions>,
-        token: Option<&Token>,
+        invited: Invited<'_>,
         events: &Events,
     ) -> Result<Arc<Meeting>, Error> {
-        let codes = token.map(|token| Arc::new(Codes::new(token.clone())));
+        let (token, has_codes) = match invited {
+            Invited::Nobody => (None, false),
+            Invited::Holder(token) => (Some(token), false),
+            Invited::HolderOrCode(token) => (Some(token), true),
+        };
+        let codes = token.filter(|_| has_codes).map(|token| Arc::new(Codes::new(token.clone())));
         let invited = token.map(|token| {
             let hash = digest::digest(&digest::SHA256, &token.invitation());
             Place::Invited(hash.as_ref().try_into().expect("SHA-256 has 32 octets"))
@@ -156,8 +171,11 @@ struct Shown {
 impl Attending {
     async fn attend(self, own: Place, invited: Option<Place>) {
         let mut waiting = self.client.wait_at(own, &self.call);
-        let _invited = invited.map(|place| self.client.wait_at(place, &self.call));
+        let mut invited = invited.map(|place| self.client.wait_at(place, &self.call));
         self.wait(&mut waiting).await;
+        if let Some(invited) = &mut invited {
+            self.wait(invited).await;
+        }
         let Some(codes) = self.codes.clone() else {
             self.tell(None);
             return self.watch(&mut waiting).await;

@@ -9,7 +9,7 @@ use peer::host::{Hosting, Meetings, Services, serve_at};
 use peer::tls::{ClientTls, ServerTls};
 use peer::{Conn, Credential, Identity, ListenOptions, Remote, Token};
 use relay::bounds::{GUESTS_EACH, KNOCKS_EACH};
-use relay::meeting::{Code, Meeting};
+use relay::meeting::{Code, Invited, Meeting};
 use relay::{Client, ClientOptions, ClientState, WaitState, calls};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -37,7 +37,8 @@ impl Met {
         let (events, heard) = Events::observed();
         let known = Credential::Pinned(relay.key.fingerprint());
         let options = ClientOptions::new(Remote::from(relay.address), known, own.clone());
-        let meeting = Meeting::start(vec![options], Some(&token), &events).unwrap();
+        let meeting =
+            Meeting::start(vec![options], Invited::HolderOrCode(&token), &events).unwrap();
         Met { own: own.clone(), token, meeting, heard }
     }
 
@@ -338,7 +339,7 @@ fn hosts_that_may_use_the_relay_find_each_other_by_key() {
         let dial = Remote::from(relay.address);
         let options = ClientOptions::new(dial.clone(), known(), own.clone());
         let (events, mut heard) = Events::observed();
-        let meeting = Meeting::start(vec![options], None, &events).unwrap();
+        let meeting = Meeting::start(vec![options], Invited::Nobody, &events).unwrap();
         let mut listener = meeting.listeners(7_707).pop().expect("there is one relay");
         while !matches!(heard.recv().await, Some(Event::Meeting { code: None, .. })) {}
         let to = |from: &Identity, host: &Identity| {

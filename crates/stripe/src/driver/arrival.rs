@@ -6,7 +6,7 @@ use ptcp::Arrived;
 use units::{SubflowId, Time};
 use wire::closing::CloseCode;
 use wire::datagram::Outer;
-use wire::ptcp::Packet;
+use wire::ptcp::{Body, Packet};
 
 use super::link::Link;
 use super::preambles::is_of_preamble;
@@ -99,11 +99,13 @@ impl Link {
                 self.opened_paths.push(path);
             }
             self.follow(now, path, opened.number, from, (socket, to));
-        } else if parsed.packet.is_eliciting()
+        }
+        if matches!(parsed.packet.body, Body::Data(_) | Body::Datagram { .. })
             && let Some(number) = self.route_of.get(&path)
             && let Some(route) = self.routes.get_mut(number)
         {
             route.signs.handle_news(now);
+            self.signs.handle_news(now);
         }
         if let Some(log) = &mut self.log {
             log.packet(now, path, &parsed.packet, false);

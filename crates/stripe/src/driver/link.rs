@@ -18,6 +18,7 @@ use super::entrusted::Entrusted;
 use super::holdings::{Holdings, early_streams};
 use super::listening::Listener;
 use super::routes::RouteEnd;
+use super::signs::Signs;
 use super::sockets::{SocketKey, Sockets};
 use super::standings::Standings;
 use super::streams::{StreamEntry, WaitingForStream};
@@ -87,6 +88,8 @@ pub(super) struct Link {
     /// A bound that it shares with other connections.
     pub(super) max_rate: Option<TotalRate>,
     pub(super) keep_alive: Option<Span>,
+    /// The silence over all routes, for the side that listens.
+    pub(super) signs: Signs,
     /// When a packet arrived last, or a sign of life was asked for.
     pub(super) heard_at: Time,
     pub(super) ends: DriverEnds,
@@ -201,7 +204,8 @@ impl Link {
             first_buffer,
             peer_key,
             max_rate,
-            keep_alive: keep_alive.filter(|_| is_client),
+            keep_alive,
+            signs: Signs::new(now),
             heard_at: now,
             ends,
             reset_at: None,

@@ -494,6 +494,9 @@ impl Driver {
                     self.take(now, owner, datagram);
                 }
             }
+            if let Some(guest) = &mut self.guest {
+                guest.handle_batch();
+            }
             self.touched.sort_unstable();
             self.touched.dedup();
             for key in &self.touched {

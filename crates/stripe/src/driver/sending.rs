@@ -66,6 +66,7 @@ impl Link {
             log.packet(now, path, packet, true);
         }
         route.signs.handle_sent(now);
+        self.signs.handle_sent(now);
         route.prepare(len, is_ecn_capable, sockets);
         let number = PacketNumber { path, number: packet.number };
         let start = route.batch.bytes.len();
@@ -88,11 +89,13 @@ impl Link {
                 }
                 Body::Datagram { .. } => {
                     is_whole = datagram.is_some();
-                    into.extend(datagram.into_iter().flatten());
+                    into.extend_from_slice(datagram.as_deref().unwrap_or_default());
                 }
                 Body::Raw { .. } => {
                     is_whole = raw.is_some();
-                    into.extend(raw.into_iter().flat_map(|raw| raw.payload));
+                    if let Some(raw) = &raw {
+                        into.extend_from_slice(&raw.payload);
+                    }
                 }
                 _ => {}
             }

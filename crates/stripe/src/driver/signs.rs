@@ -1,4 +1,5 @@
-//! When the side that dialed asks for a sign of life over a route.
+//! When a side asks for a sign of life: the one that dialed over each route, the one that listens
+//! over all of them.
 
 use units::{Span, Time};
 
@@ -7,9 +8,9 @@ use units::{Span, Time};
 /// heard of the new one, and this host, which only listens, would not say anything.
 const FIRST: Span = Span::from_secs(1);
 
-/// The silence over one route. Each question without data behind it doubles the wait for the next,
-/// up to that of a route that is idle, which keeps a translator from forgetting it: they do after
-/// 30 s and more.
+/// The silence over one route, or over all. Each question without data behind it doubles the wait
+/// for the next, up to that of a route that is idle, which keeps a translator from forgetting it:
+/// they do after 30 s and more.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Signs {
     /// When something was sent, or data came.
@@ -28,7 +29,8 @@ impl Signs {
         self.last = self.last.max(now);
     }
 
-    /// A packet arrived that is more than an answer.
+    /// Something of the application arrived. Questions of the peer do not count: each side's would
+    /// call forth the other's.
     pub(super) fn handle_news(&mut self, now: Time) {
         self.last = self.last.max(now);
         self.wait = Some(FIRST);
@@ -37,6 +39,11 @@ impl Signs {
     /// When the peer is to be asked, if it is after `idle` on an idle route.
     pub(super) fn asks_at(&self, idle: Span) -> Time {
         self.last + self.wait.map_or(idle, |wait| wait.min(idle))
+    }
+
+    /// When the peer is to be asked whose latest data was not long ago; `None`: not at all.
+    pub(super) fn asks_after_news(&self) -> Option<Time> {
+        self.wait.map(|wait| self.last + wait)
     }
 
     /// The peer is asked.
@@ -80,6 +87,22 @@ mod tests {
         signs.handle_sent(at(10_025));
         let expected = [11_025, 13_025, 17_025, 25_025, 40_025, 55_025];
         assert_eq!(questions(&mut signs, 6), expected);
+    }
+
+    /// One that listens keeps nothing alive.
+    #[test]
+    fn silence_that_lasts_is_asked_about_no_more() {
+        let mut signs = Signs::new(at(0));
+        assert_eq!(signs.asks_after_news(), None);
+        signs.handle_news(at(10_000));
+        let mut asked = Vec::new();
+        while let Some(at) = signs.asks_after_news() {
+            signs.handle_asked(at, IDLE);
+            asked.push((at - Time::ZERO).as_millis());
+        }
+        assert_eq!(asked, [11_000, 13_000, 17_000, 25_000]);
+        signs.handle_news(at(90_000));
+        assert_eq!(signs.asks_after_news(), Some(at(91_000)));
     }
 
     /// As long as this host says something, the peer knows its address.

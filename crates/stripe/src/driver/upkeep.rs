@@ -68,9 +68,21 @@ impl Link {
         }
     }
 
-    /// Asks for a sign of life over each open route over which nothing has left for a while.
+    /// Asks for a sign of life over each open route over which nothing has left for a while. The
+    /// side that listens asks over all, for some time after the peer's latest data: behind a
+    /// translator that gave it another port, or address, it hears of nothing that the peer sends,
+    /// until the peer, or a relay, has heard of the new one.
     pub(super) fn keep_alive(&mut self, now: Time) {
         let Some(after) = self.keep_alive.filter(|_| self.error.is_none()) else { return };
+        if !self.is_client {
+            if self.signs.asks_after_news().is_some_and(|at| at <= now) {
+                self.signs.handle_asked(now, after);
+                for path in self.core.paths().collect::<Vec<_>>() {
+                    self.core.ping_path(path);
+                }
+            }
+            return;
+        }
         let core = &mut self.core;
         let mut is_asked = false;
         for route in self.routes.values_mut() {
@@ -91,6 +103,9 @@ impl Link {
     /// When [`Link::keep_alive`] is due.
     pub(super) fn ping_at(&self) -> Option<Time> {
         let after = self.keep_alive.filter(|_| self.error.is_none())?;
+        if !self.is_client {
+            return self.signs.asks_after_news();
+        }
         let open = self.routes.values().filter(|route| route.is_open());
         let asks_at = open.map(|route| route.signs.asks_at(after));
         Some(asks_at.fold(self.heard_at + after, Time::min))

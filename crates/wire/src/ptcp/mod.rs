@@ -30,6 +30,7 @@ mod parse;
 
 use units::{Bytes, SubflowId};
 
+use crate::bind::BIND;
 use crate::datagram::{self, DATA_NUMBER_AT};
 
 pub use ack::{Ack, Marks, OlderRanges, PacketRange};
@@ -45,6 +46,16 @@ pub const NUMBER: usize = 4;
 pub const HEADER: usize = DATA_NUMBER_AT + NUMBER + 1;
 /// Octets of the cipher's tag.
 pub const TAG: usize = datagram::TAG;
+/// Octets of padding that make a ping as long as a relay's question: a relay to which it came from
+/// an address that it does not know asks, and with no more than it got.
+#[expect(clippy::cast_possible_truncation, reason = "it is compared")]
+pub const PING_PADDING: u16 = {
+    let padding = BIND.saturating_sub(HEADER + PING_BODY + TAG);
+    assert!(padding <= u16::MAX as usize);
+    padding as u16
+};
+/// Octets of a ping without padding.
+const PING_BODY: usize = 2;
 /// Octets of a [`StreamData`] body before its payload.
 pub const DATA: usize = 18;
 /// In a [`Body::StreamWindow`] the number of no stream: its limit is the number of streams that the
@@ -248,7 +259,7 @@ impl Packet {
             Body::Need { .. } | Body::Stop { .. } | Body::ShortChallenge { .. } => 8,
             Body::Reset { .. } => 16,
             Body::Close { .. } => 4,
-            Body::Ping { padding, .. } => 2 + padding as usize,
+            Body::Ping { padding, .. } => PING_BODY + padding as usize,
             // Full packets: whoever answers sends no more than came.
             Body::Challenge { padding, .. } => FULL_BODY + padding as usize,
             Body::Response { .. } => FULL_BODY,

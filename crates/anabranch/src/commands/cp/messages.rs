@@ -4,6 +4,7 @@
 //! exchanged. One [`Request`] follows, and one or more [`Answer`]s.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
@@ -50,8 +51,29 @@ pub(crate) struct Request {
     /// Whether the remote side lets others go first at disks and processors.
     #[serde(default)]
     pub(crate) background: bool,
+    /// The relays at which the remote side waits.
+    #[serde(default)]
+    pub(crate) via: Vec<WaitAt>,
     /// The requested operation.
     pub(crate) what: Operation,
+}
+
+/// A relay at which the far side of a copy is to wait, as it is told.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct WaitAt {
+    /// Its host and port.
+    pub(crate) relay: String,
+    /// The fingerprint of its key.
+    pub(crate) key: String,
+    /// A token with which a host may use it.
+    pub(crate) token: Option<String>,
+}
+
+impl fmt::Debug for WaitAt {
+    /// Without the token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WaitAt").field("relay", &self.relay).finish_non_exhaustive()
+    }
 }
 
 /// An operation of the remote side.
@@ -110,4 +132,7 @@ pub(crate) struct Ready {
     pub(crate) rename: Option<OsString>,
     /// The names under which the requested files are served.
     pub(crate) names: Vec<OsString>,
+    /// Whether it waits at a relay; versions that know of none do not say so.
+    #[serde(default)]
+    pub(crate) waits: bool,
 }

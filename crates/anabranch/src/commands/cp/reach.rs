@@ -106,6 +106,7 @@ mod tests {
             reached: Some("10.0.0.5".parse().unwrap()),
             rename: None,
             names: Vec::new(),
+            waits: false,
         };
         let found = candidates(Some("127.0.0.1"), &ready).await;
         let expected = ["127.0.0.1:7707", "10.0.0.5:7707", "192.0.2.7:7708", "[2001:db8::1]:7707"];
@@ -123,8 +124,9 @@ mod tests {
         let mut addresses: Vec<SocketAddr> = many.collect();
         let further = (0..=255).map(|n| SocketAddr::from(([203, 0, 113, n], 7_707)));
         addresses.extend(further);
-        let ready =
-            Ready { token: String::new(), addresses, reached: None, rename: None, names: vec![] };
+        let (token, names) = (String::new(), Vec::new());
+        let (reached, rename) = (None, None);
+        let ready = Ready { token, addresses, reached, rename, names, waits: false };
         assert_eq!(candidates(None, &ready).await.len(), MOST_CANDIDATES);
     }
 

@@ -546,7 +546,8 @@ mod tests {
         let deaf = Ssh::stub("exec sleep 600");
         let what = Operation::Get { sources: vec!["x".repeat(4 << 20).into()] };
         let version = Version { anabranch: String::new(), speaks: PROTOCOL };
-        let request = Request { version, key: String::new(), port: None, background: false, what };
+        let (key, port, background, via) = (String::new(), None, false, Vec::new());
+        let request = Request { version, key, port, background, via, what };
         let failure = deaf.start().unwrap().ask(&request).await.unwrap_err();
         assert!(failure.message().unwrap().contains("no answer within 5 minutes"));
     }

@@ -23,7 +23,7 @@ use crate::peers::Authorized;
 use crate::qlog::QlogArgs;
 use crate::signals::Signals;
 use crate::transfer;
-use crate::via::{self, ViaSpec, relays_to_wait_at};
+use crate::via::{self, ViaSpec, invited_by, relays_to_wait_at};
 use crate::watch::{DisplayArgs, PeerCommand};
 
 /// Arguments of `serve-tunnel`.
@@ -96,7 +96,7 @@ pub(crate) fn run(args: ServeTunnelArgs) -> Result<(), Failure> {
     transfer::serve(watcher, |events| async move {
         let mut signals = Signals::new()?;
         let host = Host::bind(listen, Carriers::Udp, &stripe, events.clone())?;
-        let meeting = via::wait(relays, met_by.as_ref(), &events)?;
+        let meeting = via::wait(relays, invited_by(met_by.as_ref()), &events)?;
         let host = host.meeting(meeting.clone().map(|meeting| meeting as Arc<dyn Meetings>));
         events.send(Event::Listening { addresses: host.addresses() });
         let service = TunnelService::new(TunnelRights { reach, listen: ports }, events.clone());

@@ -69,6 +69,14 @@ pub(crate) struct TunnelArgs {
     striped: StripedFlags,
     #[command(flatten)]
     relays: RelayFlags,
+    /// Of all paths use so many at a time, those that carry most: each is tried for a second or
+    /// two while something moves, and the others are in reserve
+    #[arg(
+        long = "use",
+        value_name = "PATHS",
+        value_parser = clap::value_parser!(u16).range(1..=16)
+    )]
+    use_paths: Option<u16>,
     #[command(flatten)]
     token: TokenSource,
     #[command(flatten)]
@@ -148,6 +156,7 @@ pub(crate) fn run(args: TunnelArgs) -> Result<(), Failure> {
         stripe_options(),
     )?;
     let dial = &mut dialing.terms.options;
+    dial.use_paths = args.use_paths.map(usize::from);
     if let Some(relays) = met {
         dial.meet_at(relays);
     } else {

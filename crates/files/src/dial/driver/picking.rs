@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use events::Progress;
-use overlay::{Delivered, ExchangeReason, TrialConfig, Trials};
+use overlay::{Delivered, TrialConfig, Trials};
 use peer::PathClass;
 use peer::dial::{Plan, PlanKind};
 use units::{Rate, Seed, Time};
@@ -52,7 +52,14 @@ impl Picking {
             let plans = |of: &[usize]| -> Vec<Arc<Plan>> {
                 of.iter().map(|at| Arc::clone(&self.candidates[*at])).collect()
             };
-            let text = self.text(&exchange.open, &exchange.close, exchange.reason);
+            let name = |at: usize| {
+                let name = &self.candidates[at].name;
+                match self.trials.rate(at).filter(|rate| *rate > Rate::ZERO) {
+                    Some(rate) => format!("{name} ({rate})"),
+                    None => name.clone(),
+                }
+            };
+            let text = exchange.text(name);
             let (open, close) = (plans(&exchange.open), plans(&exchange.close));
             picked.push(Picked { open, close, text });
         }
@@ -64,27 +71,5 @@ impl Picking {
         let path = progress.paths.iter().find(|path| path.path == plan);
         let open = path.filter(|path| path.connections.is_some_and(|count| count > 0));
         Delivered { candidate, bytes: open.map(|path| path.done) }
-    }
-
-    fn text(&self, open: &[usize], close: &[usize], reason: ExchangeReason) -> String {
-        let name = |at: &usize| match self.trials.rate(*at).filter(|rate| *rate > Rate::ZERO) {
-            Some(rate) => format!("{} ({rate})", self.candidates[*at].name),
-            None => self.candidates[*at].name.clone(),
-        };
-        let names = |of: &[usize]| of.iter().map(name).collect::<Vec<_>>().join(" and ");
-        let why = match reason {
-            ExchangeReason::Trial => "to see what each carries",
-            ExchangeReason::Best => "they carry most",
-            ExchangeReason::Failed => "there is no connection",
-            ExchangeReason::Less => "all together carry less than they did",
-            ExchangeReason::TakenBack => "it carried less",
-        };
-        match (open, close) {
-            (open, []) => format!("{} carry data: {why}", names(open)),
-            ([], close) => format!("{} carry no more data: {why}", names(close)),
-            (open, close) => {
-                format!("{} in place of {}: {why}", names(open), names(close))
-            }
-        }
     }
 }

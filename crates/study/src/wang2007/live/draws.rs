@@ -63,7 +63,8 @@ pub(in crate::wang2007) fn figure(lab: &Lab<'_>) -> Result<Outcome, StudyError> 
         if plan.runs == 1 { "one run".into() } else { format!("means of {} runs", plan.runs) }
     );
     let over_time = "The share of sources that got what they demand, within 3 %, over the last 4 \
-                     s; and what all got of what all demand. Simulated ones are means of all seeds.";
+                     s; and what all got of what all demand. Simulated ones are means of all \
+                     seeds.";
     Ok(Outcome {
         verdict,
         pictures: vec![

@@ -6,6 +6,11 @@
 //! thousand small ones there and back, one at a time. It prints a line when it begins, one with the
 //! bytes that arrived at the end of the first part, and one with the median round trip in
 //! nanoseconds.
+//!
+//! `relay_datagrams honest KEY RELAY FINGERPRINT` prints its label and then, for each line that it
+//! reads, the nanoseconds of a round trip, or `lost`. What else it does is in `attacks`.
+
+mod attacks;
 
 use std::env;
 use std::error::Error;
@@ -46,25 +51,45 @@ async fn main() -> Outcome<()> {
             println!("{}", Identity::load_or_generate(Path::new(key))?.fingerprint());
             Ok(())
         }
+        ["honest", key, relay, fingerprint] => {
+            let relay = relay.parse()?;
+            let sink = UdpSocket::listening(([127, 0, 0, 1], 0).into(), false)?;
+            let mut conn = control(key, relay, fingerprint).await?;
+            associate(&mut conn, (relay, &own), 0, &sink, &[attacks::HONEST]).await?;
+            round_trip(&own, &sink, relay, attacks::HONEST);
+            attacks::serve_honestly(&own, &sink, relay)
+        }
+        ["attack", kind, relay, seconds, more @ ..] => {
+            attacks::run(kind, relay.parse()?, Duration::from_secs_f64(seconds.parse()?), more)
+                .await
+        }
         [key, relay, fingerprint, labels, seconds] => {
-            let key = Identity::load_or_generate(Path::new(key))?;
-            let tls = ClientTls::new(&key, fingerprint.parse()?)?;
             let (relay, labels) = (relay.parse()?, labels.parse()?);
             let sink = UdpSocket::listening(([127, 0, 0, 1], 0).into(), false)?;
-            let stream = TcpStream::connect(relay).await?;
-            let mut conn = Conn::new(Box::new(stream), tls.connection()?);
-            conn.handshake().await?;
-            conn.push(&SessionFrame::Hello(Hello::new(SERVICE, None, peer::random()?)));
-            conn.push(&SessionFrame::Pong(0));
+            let mut conn = control(key, relay, fingerprint).await?;
             let numbers: Vec<u64> = (0..labels).collect();
             for (number, own_labels) in (0..).zip(numbers.chunks(PAIRS_OF_ONE)) {
                 associate(&mut conn, (relay, &own), number, &sink, own_labels).await?;
+                // The destination answers each of them, so that all passes.
+                round_trip(&own, &sink, relay, own_labels[0]);
             }
             measure(&own, &sink, relay, labels, seconds.parse()?);
             Ok(())
         }
         _ => Err("KEY RELAY FINGERPRINT LABELS SECONDS, or bare SINK PROXY LABELS SECONDS".into()),
     }
+}
+
+/// A control connection to a relay.
+async fn control(key: &str, relay: SocketAddr, fingerprint: &str) -> Outcome<Conn> {
+    let key = Identity::load_or_generate(Path::new(key))?;
+    let tls = ClientTls::new(&key, fingerprint.parse()?)?;
+    let stream = TcpStream::connect(relay).await?;
+    let mut conn = Conn::new(Box::new(stream), tls.connection()?);
+    conn.handshake().await?;
+    conn.push(&SessionFrame::Hello(Hello::new(SERVICE, None, peer::random()?)));
+    conn.push(&SessionFrame::Pong(0));
+    Ok(conn)
 }
 
 /// The labels there and back of a path.
@@ -111,9 +136,6 @@ async fn associate(
             binding.handle_datagram(Time::ZERO, arrived.bytes);
         }
     }
-    // The destination answers each of them, so that all passes.
-    let first = *labels.first().ok_or("no labels")?;
-    round_trip(own, sink, relay, first);
     Ok(())
 }
 
