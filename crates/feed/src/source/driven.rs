@@ -532,8 +532,8 @@ impl Driven {
         }
     }
 
-    /// All paths have had equally much: one that comes later does not first get what others have had
-    /// meanwhile, while those wait.
+    /// All paths have had equally much: one that comes later does not first get what others have
+    /// had meanwhile, while those wait.
     fn restart_turns(&mut self) {
         self.paths.values_mut().for_each(|path| path.in_turns = Bytes::ZERO);
     }
