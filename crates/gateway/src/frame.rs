@@ -4,16 +4,14 @@ use std::ops::{Deref, DerefMut};
 
 use wire::harp::{DATA_HEADER, RETURN_HEADER};
 
-use crate::offload::HEADER;
-
 /// A packet in memory with room before it: for the header of the device where it goes to a host,
 /// and for that of a message where it goes to a site. Neither moves the packet.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Frame(Vec<u8>);
 
-/// The room. The larger of both headers fits.
-const ROOM: usize = 10;
-const _: () = assert!(HEADER == ROOM && DATA_HEADER == ROOM && RETURN_HEADER <= ROOM);
+/// The room: the larger of both headers fits.
+pub(crate) const ROOM: usize = 10;
+const _: () = assert!(DATA_HEADER == ROOM && RETURN_HEADER <= ROOM);
 
 impl Frame {
     /// A frame of nothing yet, with memory for a packet of so many octets.
@@ -36,8 +34,8 @@ impl Frame {
     }
 
     /// The packet with this header of the device before it.
-    pub(crate) fn behind(&mut self, header: [u8; HEADER]) -> &[u8] {
-        self.0[..HEADER].copy_from_slice(&header);
+    pub(crate) fn behind(&mut self, header: [u8; ROOM]) -> &[u8] {
+        self.0[..ROOM].copy_from_slice(&header);
         &self.0
     }
 
@@ -79,7 +77,7 @@ mod tests {
     fn headers_stand_before_the_packet_and_do_not_change_it() {
         let mut frame = Frame::of(b"packet");
         assert_eq!(&frame[..], b"packet");
-        assert_eq!(frame.behind([7; HEADER]), [&[7; HEADER][..], b"packet"].concat());
+        assert_eq!(frame.behind([7; ROOM]), [&[7; ROOM][..], b"packet"].concat());
         assert_eq!(&frame[..], b"packet");
         for length in 0..=ROOM {
             let header = vec![9; length];

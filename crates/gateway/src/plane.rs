@@ -248,7 +248,8 @@ impl Plane {
             // There is no room, or its number is taken: it passes as it would without gateways.
             None => {
                 if let Message::Data(_, packet) | Message::Return(packet) = message {
-                    self.to_hosts.push_back(packet.edited(harp::Edits::default()));
+                    self.to_hosts
+                        .push_back(ToKernel::edited(packet.edited(harp::Edits::default())));
                 }
             }
         }
@@ -456,7 +457,7 @@ impl Plane {
                 }
                 Output::Inside(_, packet, edits) => {
                     self.sites[site.0].counted.edited += u64::from(edits.window.is_some());
-                    self.to_hosts.push_back(packet.edited(edits));
+                    self.to_hosts.push_back(ToKernel::edited(packet.edited(edits)));
                 }
                 Output::Normal(_, packet) => self.pass_normally(site, packet),
                 Output::Outside(flow, path, message) => self.send(site, (flow, path), message),
@@ -509,7 +510,7 @@ impl Plane {
     fn pass_normally(&mut self, site: SiteId, packet: Packet) {
         self.sites[site.0].counted.normal += 1;
         if !self.fails_closed {
-            self.to_hosts.push_back(packet.edited(harp::Edits::default()));
+            self.to_hosts.push_back(ToKernel::edited(packet.edited(harp::Edits::default())));
         }
     }
 }

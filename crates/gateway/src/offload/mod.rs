@@ -11,11 +11,11 @@ mod sum;
 pub(crate) use join::{Joined, Joiner};
 pub(crate) use split::Segments;
 
-use crate::frame::Frame;
+use crate::frame::{Frame, ROOM};
 use crate::packet::Headers;
 
-/// The octets of the header.
-pub(crate) const HEADER: usize = 10;
+/// The octets of the header, for which a frame has room.
+pub(crate) const HEADER: usize = ROOM;
 
 /// The checksum of the packet is that of its pseudo header so far (`VIRTIO_NET_HDR_F_NEEDS_CSUM`).
 const NEEDS_CHECKSUM: u8 = 1;
@@ -85,6 +85,11 @@ impl ToKernel {
     /// A segment with these headers.
     pub(crate) fn segment(frame: Frame, headers: Headers) -> ToKernel {
         ToKernel { header: DeviceHeader::PLAIN, frame, headers: Some(headers) }
+    }
+
+    /// A packet with changes in it.
+    pub(crate) fn edited((frame, headers): (Frame, Headers)) -> ToKernel {
+        ToKernel::segment(frame, headers)
     }
 
     /// Its octets.

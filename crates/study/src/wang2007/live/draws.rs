@@ -8,7 +8,7 @@ use units::{Rate, Span};
 
 use super::super::runs::float;
 use super::super::settings::Case;
-use super::plan::{Plan, patience};
+use super::plan::{LivePlan, patience};
 use super::simulated::{self, Begun};
 use super::{By, CHANCE, range, rule, title};
 use crate::error::StudyError;
@@ -33,7 +33,7 @@ struct CaseRuns<'a> {
 
 /// The figure.
 pub(in crate::wang2007) fn figure(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
-    let plan = Plan::read(lab)?;
+    let plan = LivePlan::read(lab)?;
     let beside = plan.beside(lab, |case, seed| {
         (simulated::begin(case, seed, patience(case)), simulated::fluid(case, seed))
     });

@@ -9,7 +9,7 @@ use units::Span;
 use super::super::runs::float;
 use super::super::settings::Case;
 use super::draws::spread;
-use super::plan::{Plan, happenings, patience, within};
+use super::plan::{LivePlan, happenings, patience, within};
 use super::simulated;
 use super::{By, CHANCE, range, title};
 use crate::error::StudyError;
@@ -36,7 +36,7 @@ type Beside = Vec<(Option<f64>, Option<f64>)>;
 
 /// The figure.
 pub(in crate::wang2007) fn figure(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
-    let plan = Plan::read(lab)?;
+    let plan = LivePlan::read(lab)?;
     let beside = plan.beside(lab, |case, seed| -> Beside {
         let events = happenings(case);
         if events.is_empty() {

@@ -23,15 +23,15 @@ const ASIDE: f64 = 10.0;
 
 /// The runs of a file.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(super) struct LivePlan {
     pub(super) settings: Settings,
     /// The number of real runs of each case.
     pub(super) runs: u32,
 }
 
-impl Plan {
+impl LivePlan {
     /// Reads the file of the figure.
-    pub(super) fn read(lab: &Lab<'_>) -> Result<Plan, StudyError> {
+    pub(super) fn read(lab: &Lab<'_>) -> Result<LivePlan, StudyError> {
         let (file, text) = &lab.files[0];
         let mut settings = Settings::read(text, file)?;
         if settings.cases.iter().any(|case| case.search.setting.relays < 4) {
@@ -41,7 +41,7 @@ impl Plan {
         if lab.context.experiment.quick {
             settings.cases.truncate(1);
         }
-        Ok(Plan { settings, runs: lab.context.seeds.unwrap_or(RUNS) })
+        Ok(LivePlan { settings, runs: lab.context.seeds.unwrap_or(RUNS) })
     }
 
     /// The real runs, round by round: changes on the machine then affect all cases alike.
@@ -120,7 +120,7 @@ pub(in crate::wang2007) fn estimate(
 ) -> Result<Estimate, StudyError> {
     let Some(figure) = figures.first() else { return Ok(Estimate::default()) };
     let cache = RunCache::default();
-    let plan = Plan::read(&Lab::new(context, &LIVE, figure, &|_, _| {}, &cache)?)?;
+    let plan = LivePlan::read(&Lab::new(context, &LIVE, figure, &|_, _| {}, &cache)?)?;
     let seconds = |case: &Case| {
         let (first, event) = if is_ample(case) { (25.0, 20.0) } else { (90.0, 55.0) };
         let events: f64 = happenings(case).iter().map(|_| event).sum();
@@ -139,9 +139,9 @@ mod tests {
 
     use super::*;
 
-    fn plan() -> Plan {
+    fn plan() -> LivePlan {
         let text = LIVE.figures[0].files[0].text;
-        Plan { settings: Settings::read(text, "sources.toml").unwrap(), runs: 2 }
+        LivePlan { settings: Settings::read(text, "sources.toml").unwrap(), runs: 2 }
     }
 
     #[test]
