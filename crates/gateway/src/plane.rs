@@ -202,7 +202,7 @@ impl Plane {
             let packet = match Packet::hold(frame, headers, &self.memory) {
                 Ok(packet) => packet,
                 Err(frame) => {
-                    self.to_hosts.push_back(ToKernel::segment(frame, headers));
+                    self.to_hosts.push_back(ToKernel::segment((frame, headers)));
                     continue;
                 }
             };
@@ -249,7 +249,7 @@ impl Plane {
             None => {
                 if let Message::Data(_, packet) | Message::Return(packet) = message {
                     self.to_hosts
-                        .push_back(ToKernel::edited(packet.edited(harp::Edits::default())));
+                        .push_back(ToKernel::segment(packet.edited(harp::Edits::default())));
                 }
             }
         }
@@ -457,7 +457,7 @@ impl Plane {
                 }
                 Output::Inside(_, packet, edits) => {
                     self.sites[site.0].counted.edited += u64::from(edits.window.is_some());
-                    self.to_hosts.push_back(ToKernel::edited(packet.edited(edits)));
+                    self.to_hosts.push_back(ToKernel::segment(packet.edited(edits)));
                 }
                 Output::Normal(_, packet) => self.pass_normally(site, packet),
                 Output::Outside(flow, path, message) => self.send(site, (flow, path), message),
@@ -510,7 +510,7 @@ impl Plane {
     fn pass_normally(&mut self, site: SiteId, packet: Packet) {
         self.sites[site.0].counted.normal += 1;
         if !self.fails_closed {
-            self.to_hosts.push_back(ToKernel::edited(packet.edited(harp::Edits::default())));
+            self.to_hosts.push_back(ToKernel::segment(packet.edited(harp::Edits::default())));
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use tun_rs::{DeviceBuilder, SyncDevice};
+use sys::tun::Tun as Device;
 
 use crate::offload::{DeviceHeader, HEADER, Joiner, ToKernel};
 
@@ -14,7 +14,7 @@ const LARGEST: usize = HEADER + (1 << 16);
 
 /// The TUN device. Nothing blocks. It is gone when this is dropped.
 pub(crate) struct Tun {
-    device: SyncDevice,
+    device: Device,
     /// Whether packets have headers of the device before them.
     has_headers: bool,
     /// What is to be written.
@@ -32,18 +32,13 @@ impl Tun {
     /// `PermissionDenied` without `CAP_NET_ADMIN` in the namespace, `ResourceBusy` if another
     /// program has the device.
     pub(crate) fn create(name: &str) -> io::Result<Tun> {
-        let create = |offload: bool| {
-            let builder = DeviceBuilder::new().name(name);
-            builder.with(|options| _ = options.offload(offload)).build_sync()
-        };
-        let (device, has_headers) = match create(true) {
+        let (device, has_headers) = match Device::with_offload(name) {
             Err(error) if error.raw_os_error() == Some(EINVAL) => {
                 tracing::warn!("the kernel has no offload for TUN devices: packets go one by one");
-                (create(false)?, false)
+                (Device::create(name)?, false)
             }
             made => (made?, true),
         };
-        device.set_nonblocking(true)?;
         let mut joiner = Joiner::default();
         if !has_headers {
             joiner.turn_off();
@@ -57,7 +52,7 @@ impl Tun {
     /// # Errors
     /// `WouldBlock` if there is none.
     pub(crate) fn receive(&mut self) -> io::Result<(DeviceHeader, &[u8])> {
-        let length = self.device.recv(&mut self.buffer)?;
+        let length = self.device.receive(&mut self.buffer)?;
         let read = &self.buffer[..length];
         if self.has_headers {
             DeviceHeader::parse(read).ok_or_else(|| io::ErrorKind::InvalidData.into())
@@ -85,7 +80,7 @@ impl Tun {
         write_ready(joiner, head, |pieces| match pieces {
             [all] if !*has_headers => device.send(&all[HEADER..]),
             [all] => device.send(all),
-            pieces => device.send_vectored(pieces),
+            pieces => device.send_pieces(pieces),
         });
     }
 }
@@ -94,7 +89,7 @@ impl Tun {
 fn write_ready(
     joiner: &mut Joiner,
     head: &mut Vec<u8>,
-    mut write: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
+    mut write: impl FnMut(&[IoSlice<'_>]) -> io::Result<()>,
 ) {
     while let Some(mut joined) = joiner.pop() {
         match joined.write(head, &mut write) {
@@ -114,7 +109,7 @@ fn write_ready(
 }
 
 /// A device that is down, or full: the packet is lost, as on any line.
-fn note_loss(written: io::Result<usize>) {
+fn note_loss(written: io::Result<()>) {
     if let Err(error) = written {
         tracing::debug!(%error, "a packet for a host is lost");
     }
@@ -148,7 +143,7 @@ mod tests {
         for half in packets.chunks(packets.len() / 2) {
             for packet in half {
                 let headers = Headers::parse(packet).expect("it is TCP");
-                joiner.push(ToKernel::segment(Frame::of(packet), headers));
+                joiner.push(ToKernel::segment((Frame::of(packet), headers)));
             }
             joiner.finish();
             write_ready(&mut joiner, &mut head, |pieces| {
@@ -157,7 +152,7 @@ mod tests {
                 }
                 let all: Vec<u8> = pieces.iter().flat_map(|piece| piece.to_vec()).collect();
                 written.push(all[HEADER..].to_vec());
-                Ok(all.len())
+                Ok(())
             });
         }
         written

@@ -107,20 +107,6 @@ impl ExchangeReason {
     }
 }
 
-impl Exchange {
-    /// What happens, for people; `name` is what a candidate is called.
-    #[must_use]
-    pub fn text(&self, name: impl Fn(usize) -> String) -> String {
-        let names = |of: &[usize]| of.iter().map(|at| name(*at)).collect::<Vec<_>>().join(" and ");
-        let why = self.reason.why();
-        match (&self.open[..], &self.close[..]) {
-            (open, []) => format!("{} carry data: {why}", names(open)),
-            ([], close) => format!("{} carry no more data: {why}", names(close)),
-            (open, close) => format!("{} in place of {}: {why}", names(open), names(close)),
-        }
-    }
-}
-
 /// The choice of one transfer.
 #[derive(Clone, Debug)]
 pub struct Trials {
@@ -239,6 +225,21 @@ impl Trials {
     /// The candidates in use.
     pub fn used(&self) -> impl Iterator<Item = usize> {
         self.used.iter().map(|used| used.candidate)
+    }
+
+    /// What a change of the paths is, for people; `name` is what a candidate is called.
+    pub fn text<'a>(&self, exchange: &Exchange, name: impl Fn(usize) -> &'a str) -> String {
+        let one = |at: &usize| match self.rate(*at).filter(|rate| *rate > Rate::ZERO) {
+            Some(rate) => format!("{} ({rate})", name(*at)),
+            None => name(*at).into(),
+        };
+        let names = |of: &[usize]| of.iter().map(one).collect::<Vec<_>>().join(" and ");
+        let why = exchange.reason.why();
+        match (&exchange.open[..], &exchange.close[..]) {
+            (open, []) => format!("{} carry data: {why}", names(open)),
+            ([], close) => format!("{} carry no more data: {why}", names(close)),
+            (open, close) => format!("{} in place of {}: {why}", names(open), names(close)),
+        }
     }
 
     /// The rate that a candidate had when it was last in use.

@@ -2,12 +2,13 @@
 
 use std::ffi::c_char;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// A TUN device without offload: each read is one IP packet as it would be on the wire, each write
-/// too. Reads and writes do not block. The device is gone when this is dropped.
+/// A TUN device. Each read is one IP packet as it would be on the wire, each write too; with
+/// offload there are headers before them, and packets of several segments. Reads and writes do not
+/// block. The device is gone when this is dropped.
 #[derive(Debug)]
 pub struct Tun {
     file: File,
@@ -22,13 +23,36 @@ impl Tun {
     /// `PermissionDenied` without `CAP_NET_ADMIN` in the namespace, `InvalidInput` for a name that
     /// no device can have.
     pub fn create(name: &str) -> io::Result<Tun> {
+        Tun::with_flags(name, libc::IFF_TUN | libc::IFF_NO_PI)
+    }
+
+    /// The same with offload: each packet stands behind the ten octets of `virtio_net_hdr`, may
+    /// lack the checksum of TCP or UDP, and have several segments of TCP.
+    ///
+    /// # Errors
+    /// Those of [`Tun::create`]; `InvalidInput` too if the kernel has no such thing.
+    pub fn with_offload(name: &str) -> io::Result<Tun> {
+        let tun = Tun::with_flags(name, libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR)?;
+        let offload = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
+        // SAFETY: TUNSETOFFLOAD takes its argument as a number.
+        let result = unsafe {
+            libc::ioctl(tun.file.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(offload))
+        };
+        if result < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(tun)
+    }
+
+    fn with_flags(name: &str, flags: libc::c_int) -> io::Result<Tun> {
         let path = "/dev/net/tun";
         let file =
             OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path);
         let file =
             file.map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))?;
         let mut request = request(name)?;
-        request.ifr_ifru.ifru_flags = FLAGS;
+        request.ifr_ifru.ifru_flags =
+            libc::c_short::try_from(flags).expect("the flags of a device are 15 bits");
         // SAFETY: TUNSETIFF reads and writes one ifreq, which lives through the call.
         let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
         if result < 0 {
@@ -58,6 +82,14 @@ impl Tun {
     pub fn send(&self, packet: &[u8]) -> io::Result<()> {
         (&self.file).write(packet).map(drop)
     }
+
+    /// The same of a packet in pieces.
+    ///
+    /// # Errors
+    /// As [`Tun::send`].
+    pub fn send_pieces(&self, pieces: &[IoSlice<'_>]) -> io::Result<()> {
+        (&self.file).write_vectored(pieces).map(drop)
+    }
 }
 
 impl AsFd for Tun {
@@ -65,9 +97,6 @@ impl AsFd for Tun {
         self.file.as_fd()
     }
 }
-
-#[expect(clippy::cast_possible_truncation, reason = "0x1001")]
-const FLAGS: libc::c_short = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
 
 fn request(name: &str) -> io::Result<libc::ifreq> {
     // SAFETY: an ifreq is plain integers and arrays of them; all zero is a valid one.

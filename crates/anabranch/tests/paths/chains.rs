@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
-
 use super::hosts::{Host, Scratch, until};
 use super::relays::{Relay, listening};
+use super::relays_udp::passed_on;
 use super::{LONG, SHORT, SLOWLY, two_hosts};
 
 /// The far host's address, which only the last relay reaches.
@@ -59,13 +58,6 @@ impl Row {
         let through: Vec<String> = through.iter().map(|one| format!(",through={one}")).collect();
         (format!("{last}{}", through.concat()), format!("row0 via {}", all.join(", ")))
     }
-}
-
-/// The bytes that a relay has passed on to destinations since it began.
-fn passed_on(relay: &Host) -> u64 {
-    let status = relay.anabranch(&["relay", "status", "--json"]).stdout;
-    let rows = status.lines().map(|row| serde_json::from_str::<Value>(row).unwrap());
-    rows.filter_map(|row| row["up"].as_u64()).sum()
 }
 
 #[test]

@@ -9,7 +9,9 @@ use serde_json::Value;
 
 use super::hosts::{Host, until};
 use super::needs::are_installed;
-use super::relays::{Relay, behind_a_relay, between, between_by, listening, start, trust_at};
+use super::relays::{
+    Relay, behind_a_relay, between, between_by, keeps_the_faster_one, listening, start, trust_at,
+};
 use super::running::{Running, web};
 use super::tunnels::{serve, tunnel};
 use super::{LONG, SHORT, SLOWLY, two_hosts, uplink};
@@ -18,7 +20,7 @@ const OVER_UDP: &[&str] = &["--carrier", "udp"];
 const BOTH: &[&str] = &["--relay", "10.2.0.2", "--relay", "10.4.0.2"];
 
 /// The bytes that a relay has passed on to destinations since it began.
-fn passed_on(relay: &Host) -> u64 {
+pub(crate) fn passed_on(relay: &Host) -> u64 {
     let status = relay.anabranch(&["relay", "status", "--json"]).stdout;
     let rows = status.lines().map(|row| serde_json::from_str::<Value>(row).unwrap());
     rows.filter_map(|row| row["up"].as_u64()).sum()
@@ -228,27 +230,8 @@ fn a_relay_that_leads_to_another_host_ends_no_connection_over_udp() {
     assert_eq!(sent.names(), BTreeSet::from(["wan0".to_string()]), "{}", sent.said());
 }
 
-/// Of a relay that carries .5 Mbit/s and a direct path that carries more one is used.
 #[test]
 fn a_connection_that_uses_one_of_two_paths_keeps_the_faster_one() {
     let test = "relays_udp::a_connection_that_uses_one_of_two_paths_keeps_the_faster_one";
-    let Some((scratch, near, far)) = two_hosts(test) else { return };
-    uplink(&near, &far);
-    let between = between(&scratch, &near, &far);
-    let (_relay, spec) = start(&between, "10.1.0.2:*");
-    let spec = format!("{spec},max=500kbit");
-    let more = ["--max-rate", "3mbit", "--use", "1", "--relay", &spec];
-    let more = [OVER_UDP, &more[..]].concat();
-    let sent = near.send(&far.receive(), "10.1.0.2", LONG, &more);
-    let said = sent.said();
-    assert!(sent.code == Some(0) && sent.arrived, "{said}");
-    assert!(said.contains("carry data: to see what each carries"), "{said}");
-    let last = sent.events().filter(|event| event["event"] == "summary").last();
-    let paths = last.expect("it is complete")["paths"].as_array().unwrap().clone();
-    let share = |name: &str| {
-        let path = paths.iter().find(|path| path["name"] == name);
-        path.map_or(0.0, |path| path["share"].as_f64().unwrap())
-    };
-    assert!(share("wan0") > 0.8, "{said}");
-    assert!(share("lan0 via 10.2.0.2") > 0.0, "it was tried: {said}");
+    keeps_the_faster_one(test, OVER_UDP);
 }

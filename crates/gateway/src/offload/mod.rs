@@ -83,13 +83,8 @@ impl ToKernel {
     }
 
     /// A segment with these headers.
-    pub(crate) fn segment(frame: Frame, headers: Headers) -> ToKernel {
+    pub(crate) fn segment((frame, headers): (Frame, Headers)) -> ToKernel {
         ToKernel { header: DeviceHeader::PLAIN, frame, headers: Some(headers) }
-    }
-
-    /// A packet with changes in it.
-    pub(crate) fn edited((frame, headers): (Frame, Headers)) -> ToKernel {
-        ToKernel::segment(frame, headers)
     }
 
     /// Its octets.

@@ -81,13 +81,7 @@ impl Picking {
         }
         let mut said = Vec::new();
         while let Some(exchange) = self.trials.poll_exchange() {
-            said.push(exchange.text(|at| {
-                let (_, name) = &self.candidates[at];
-                match self.trials.rate(at).filter(|rate| *rate > Rate::ZERO) {
-                    Some(rate) => format!("{name} ({rate})"),
-                    None => name.clone(),
-                }
-            }));
+            said.push(self.trials.text(&exchange, |at| &self.candidates[at].1));
         }
         said
     }

@@ -6,7 +6,7 @@ use events::Progress;
 use overlay::{Delivered, TrialConfig, Trials};
 use peer::PathClass;
 use peer::dial::{Plan, PlanKind};
-use units::{Rate, Seed, Time};
+use units::{Seed, Time};
 
 /// The paths of a transfer that uses some of them.
 pub(super) struct Picking {
@@ -52,14 +52,7 @@ impl Picking {
             let plans = |of: &[usize]| -> Vec<Arc<Plan>> {
                 of.iter().map(|at| Arc::clone(&self.candidates[*at])).collect()
             };
-            let name = |at: usize| {
-                let name = &self.candidates[at].name;
-                match self.trials.rate(at).filter(|rate| *rate > Rate::ZERO) {
-                    Some(rate) => format!("{name} ({rate})"),
-                    None => name.clone(),
-                }
-            };
-            let text = exchange.text(name);
+            let text = self.trials.text(&exchange, |at| &self.candidates[at].name);
             let (open, close) = (plans(&exchange.open), plans(&exchange.close));
             picked.push(Picked { open, close, text });
         }

@@ -66,7 +66,7 @@ impl Made {
     fn to_kernel(&self) -> ToKernel {
         let octets = self.octets();
         let headers = Headers::parse(&octets).expect("it is TCP");
-        ToKernel::segment(Frame::of(&octets), headers)
+        ToKernel::segment((Frame::of(&octets), headers))
     }
 
     fn is_right(&self) -> bool {

@@ -10,7 +10,7 @@ use super::super::runs::float;
 use super::super::settings::Case;
 use super::plan::{LivePlan, patience};
 use super::simulated::{self, Begun};
-use super::{By, CHANCE, range, rule, title};
+use super::{By, UNEXPLAINED, range, rule, title};
 use crate::error::StudyError;
 use crate::feed_trial::{FeedMeasured, FeedSample, LASTING, STEP};
 use crate::figure::Lab;
@@ -131,7 +131,7 @@ impl CaseRuns<'_> {
                 Tolerance::absolute(1.0),
                 ours,
             );
-            verdict.row(row.because(CHANCE));
+            verdict.row(row.because(UNEXPLAINED));
         }
         if self.case.search.setting.supply > 1.59 {
             let row = Row::new(
@@ -147,7 +147,8 @@ impl CaseRuns<'_> {
         let live = self.first_rates(self.live.iter().map(|run| &run.samples[..]));
         let simulated = self.first_rates(self.beside.iter().map(|(begun, _)| &begun.samples[..]));
         let fluid: Vec<f64> = self.beside.iter().map(|(_, found)| found.first).collect();
-        for (by, values, why) in [(By::Simulator, simulated, OPENING), (By::Fluids, fluid, CHANCE)]
+        for (by, values, why) in
+            [(By::Simulator, simulated, OPENING), (By::Fluids, fluid, UNEXPLAINED)]
         {
             let (low, high) = range(&values);
             let row = Row::new(

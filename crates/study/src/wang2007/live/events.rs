@@ -11,7 +11,7 @@ use super::super::settings::Case;
 use super::draws::spread;
 use super::plan::{LivePlan, happenings, patience, within};
 use super::simulated;
-use super::{By, CHANCE, range, title};
+use super::{By, UNEXPLAINED, range, title};
 use crate::error::StudyError;
 use crate::feed_trial::{Happening, LASTING, REST, STEP};
 use crate::figure::Lab;
@@ -125,7 +125,7 @@ impl EventTimes<'_> {
             let (low, high) = range(values);
             let expected = Expected::Between(low, high);
             let row = row(by.name(), expected, Tolerance::absolute(DRAW));
-            verdict.row(row.because(if is_measured { CHANCE } else { NEVER }));
+            verdict.row(row.because(if is_measured { UNEXPLAINED } else { NEVER }));
         }
     }
 }

@@ -14,8 +14,9 @@ use overlay::Reselect;
 
 use super::settings::Case;
 
-/// The rows of a verdict whose runs differ from others by chance.
-const CHANCE: &str = "sources choose at random, and these are few runs; --runs makes more";
+/// Of rows that differ: nobody has found out why, and chance is not shown.
+const UNEXPLAINED: &str = "not explained, last looked at on 2026-11-28: these are few runs of \
+                           sources that choose at random; --runs makes more";
 
 /// What a value is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
