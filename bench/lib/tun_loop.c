@@ -4,8 +4,8 @@
 //
 //     tun_loop DEVICE OWN-PORT OTHER-ADDRESS OTHER-PORT
 //
-// Prints `begin` once the device is up, and on SIGTERM how many packets came in pieces that were not
-// whole, and are lost.
+// Prints `begin` once the device is up, and on SIGTERM how many packets came in pieces that were
+// not whole, and are lost.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -58,7 +58,8 @@ static void post(int at, const char *from, size_t length) {
         message.msg_control = say;
         message.msg_controllen = sizeof say;
         struct cmsghdr *c = CMSG_FIRSTHDR(&message);
-        c->cmsg_level = SOL_UDP, c->cmsg_type = UDP_SEGMENT, c->cmsg_len = CMSG_LEN(sizeof(uint16_t));
+        c->cmsg_level = SOL_UDP, c->cmsg_type = UDP_SEGMENT;
+        c->cmsg_len = CMSG_LEN(sizeof(uint16_t));
         uint16_t size = DATAGRAM;
         memcpy(CMSG_DATA(c), &size, sizeof size);
     }
@@ -107,7 +108,8 @@ int main(int count, char **words) {
     setsockopt(at, SOL_UDP, UDP_GRO, &one, sizeof one);
     setsockopt(at, SOL_SOCKET, SO_RCVBUFFORCE, &large, sizeof large);
     setsockopt(at, SOL_SOCKET, SO_SNDBUFFORCE, &large, sizeof large);
-    struct sockaddr_in own = {.sin_family = AF_INET, .sin_port = htons(atoi(words[2]))}, other = own;
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_port = htons(atoi(words[2]))};
+    struct sockaddr_in other = own;
     other.sin_port = htons(atoi(words[4]));
     if (!inet_aton(words[3], &other.sin_addr)) return 2;
     if (bind(at, (struct sockaddr *)&own, sizeof own)) return 1;
