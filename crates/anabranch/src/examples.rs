@@ -23,6 +23,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             example("anabranch cp disk.img me@nas:backup", "Copy a file into a folder on nas"),
             example("anabranch cp nas:backup/photos .", "Copy a folder from nas to here"),
             example(
+                "anabranch cp -J gate disk.img nas: --via r1.example.org",
+                "Copy to a host that only ssh reaches: the data meets it at a relay",
+            ),
+            example(
                 "anabranch cp -P 2222 -J gate photos notes.txt nas:",
                 "Reach ssh on another port, through a jump host",
             ),
@@ -220,6 +224,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             example("anabranch paths", "List the interfaces with a default route"),
             example("anabranch paths nas", "Try each interface and address of nas"),
             example("anabranch paths nas --token-file token", "Measure the rate of each path"),
+            example(
+                "anabranch paths --relay r1.example.org",
+                "See what translates addresses in front of this host, and what would help",
+            ),
         ],
     ),
     (
