@@ -184,7 +184,7 @@ def need_root():
 class Process:
     """A program in a network namespace (by its name, or by the words before a command that enter
     it; or, of None, in none of its own), its standard output and error in files of `folder`; killed
-    when the context ends.
+    when the context ends, with what it has started.
 
     `peak` is its largest memory so far, in bytes; waiting for it samples its memory all the time.
     """
@@ -201,15 +201,17 @@ class Process:
                 stdout=out,
                 stderr=err,
                 env=dict(os.environ, **(env or {})),
+                start_new_session=True,
             )
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        if not self.ended():
-            self.signal(signal.SIGKILL)
-            self.wait(10)
+        # What it started, too.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._child.pid, signal.SIGKILL)
+        self.wait(10)
 
     @property
     def pid(self):

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -274,8 +274,12 @@ fn a_relay_says_who_may_use_it_and_what_it_does() {
         home.file("config.toml", b"[relay]\nmax-rate = \"08:00,50mbit 18:00,off\"\n");
         let command = if by_host { "host" } else { "relay" };
         let mut command = home.command(&[command, "--listen", "127.0.0.1", "--port", "0"]);
-        let (mut running, _) =
+        let (mut running, at) =
             listening(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+        // Once it says so, it has the port over UDP too.
+        let taken = UdpSocket::bind(&at);
+        let taken = taken.expect_err("nobody listens there over UDP");
+        assert_eq!(taken.kind(), std::io::ErrorKind::AddrInUse);
         let (code, rows) = loop {
             let (code, rows, _) = home.run(&["relay", "status", "--json"]);
             if code == 0 {

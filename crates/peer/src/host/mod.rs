@@ -47,7 +47,7 @@ use crate::striped::{UdpListener, carrier::StripedListener};
 use crate::tls::ServerTls;
 use crate::{AuthorizedPeers, Error, Fingerprint, ListenOptions, Peer, random};
 use service::{Hosted, Join, Open, OpenRequest};
-use sockets::{Sockets, at_free_port};
+use sockets::{Sockets, at_free_port, place_of};
 
 pub use service::{Asking, BARE, Entry, Meetings, Service, Services, SessionRequest};
 
@@ -127,10 +127,11 @@ impl Host {
         self.udp.as_ref().map(UdpListener::reachable).unwrap_or_default()
     }
 
-    /// The port of the first of its sockets.
+    /// Where it listens with TCP: the addresses that were named, each with its port, or none for
+    /// all; and the port of the first.
     #[must_use]
-    pub fn port(&self) -> Option<u16> {
-        self.tcp.first().and_then(|tcp| tcp.local_addr().ok()).map(|address| address.port())
+    pub fn place(&self) -> (Vec<SocketAddr>, u16) {
+        place_of(&self.options, &self.tcp)
     }
 
     /// Whether it listens with UDP, whose ports may be taken.
@@ -151,7 +152,7 @@ impl Host {
     /// # Errors
     /// [`Error::System`] if the library refuses the host's key.
     pub fn serve(self, mut services: Services) -> Result<Hosting, Error> {
-        let port = self.port().unwrap_or(self.options.port);
+        let (_, port) = self.place();
         let Host { options, events, tcp, udp, meetings } = self;
         let admitted = Admitted::new(options.authorized.clone());
         let boxed = |listener| Box::new(listener) as Box<dyn Listener>;

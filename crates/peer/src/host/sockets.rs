@@ -29,14 +29,8 @@ impl Sockets {
     pub fn open(options: &ListenOptions, stripe: &stripe::Options) -> Result<Sockets, Error> {
         let ((tcp, udp), notice) = at_free_port(options, |options| {
             let tcp = listen(&options.addresses, options.port)?;
-            let bound: Vec<SocketAddr> =
-                tcp.iter().filter_map(|tcp| tcp.local_addr().ok()).collect();
-            let mut at = options.clone();
-            // Port 0 became the port of the socket.
-            at.port = bound.first().map_or(options.port, SocketAddr::port);
-            if !options.addresses.is_empty() {
-                at.addresses = bound;
-            }
+            let (addresses, port) = place_of(options, &tcp);
+            let at = ListenOptions { addresses, port, ..options.clone() };
             match UdpListener::bind(&at, stripe.clone()) {
                 Err(error) if options.further_ports > 0 && is_taken(&error) => Err(error),
                 udp => Ok((tcp, udp)),
@@ -44,6 +38,18 @@ impl Sockets {
         })?;
         Ok(Sockets { tcp, udp, notice })
     }
+}
+
+/// The addresses and the port of `options` as these sockets have them: port 0, or one that was
+/// taken, has become theirs.
+pub(super) fn place_of(options: &ListenOptions, tcp: &[TcpListener]) -> (Vec<SocketAddr>, u16) {
+    let bound = tcp.iter().filter_map(|tcp| tcp.local_addr().ok());
+    let mut bound: Vec<SocketAddr> = bound.collect();
+    let port = bound.first().map_or(options.port, SocketAddr::port);
+    if options.addresses.is_empty() {
+        bound.clear();
+    }
+    (bound, port)
 }
 
 /// Opens something at the port of `options` or, while that is taken, at one of its further ports.

@@ -19,12 +19,10 @@ use stripe::{Arrivals, UdpSocket};
 use wire::bind::{BIND, BIND_TAG, BindDatagram, BindKind, COOKIE};
 use wire::relay::{Associated, LabelPair, MOST_LABELS, RelayFrame};
 
-use super::{Outcome, SIZE, associate, control, packet, pair, send};
+use super::{Outcome, PATIENCE, SIZE, associate, control, packet, pair, send};
 
 /// The number of the honest host's pair of labels.
 pub(super) const HONEST: u64 = 7;
-/// The time for an honest round trip.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// Datagrams that are sent at once.
 const BURST: usize = 20;
 /// Labels that a greedy key wants.

@@ -35,6 +35,8 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 const SIZE: usize = 1_472;
 const BURST: usize = 40;
 const PINGS: usize = 1_000;
+/// The time for an answer.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Outcome<()> {
@@ -44,8 +46,7 @@ async fn main() -> Outcome<()> {
     match &words[..] {
         ["bare", sink, proxy, labels, seconds] => {
             let sink = UdpSocket::listening(sink.parse()?, false)?;
-            measure(&own, &sink, proxy.parse()?, labels.parse()?, seconds.parse()?);
-            Ok(())
+            measure(&own, &sink, proxy.parse()?, labels.parse()?, seconds.parse()?)
         }
         [key] => {
             println!("{}", Identity::load_or_generate(Path::new(key))?.fingerprint());
@@ -56,7 +57,6 @@ async fn main() -> Outcome<()> {
             let sink = UdpSocket::listening(([127, 0, 0, 1], 0).into(), false)?;
             let mut conn = control(key, relay, fingerprint).await?;
             associate(&mut conn, (relay, &own), 0, &sink, &[attacks::HONEST]).await?;
-            round_trip(&own, &sink, relay, attacks::HONEST);
             attacks::serve_honestly(&own, &sink, relay)
         }
         ["attack", kind, relay, seconds, more @ ..] => {
@@ -71,10 +71,9 @@ async fn main() -> Outcome<()> {
             for (number, own_labels) in (0..).zip(numbers.chunks(PAIRS_OF_ONE)) {
                 associate(&mut conn, (relay, &own), number, &sink, own_labels).await?;
                 // The destination answers each of them, so that all passes.
-                round_trip(&own, &sink, relay, own_labels[0]);
+                round_trip(&own, &sink, relay, own_labels[0])?;
             }
-            measure(&own, &sink, relay, labels, seconds.parse()?);
-            Ok(())
+            measure(&own, &sink, relay, labels, seconds.parse()?)
         }
         _ => Err("KEY RELAY FINGERPRINT LABELS SECONDS, or bare SINK PROXY LABELS SECONDS".into()),
     }
@@ -125,15 +124,21 @@ async fn associate(
         taken = taken.max(usize::try_from(count)?);
     }
     let associated = associated.ok_or("labels without an association")?;
-    let mut binding = Binding::begin(Time::ZERO, associated.id, &associated.secret, 0);
+    let began = Instant::now();
+    let since = || Time::ZERO + began.elapsed().into();
+    let mut binding = Binding::begin(since(), associated.id, &associated.secret, 0);
     let mut arrivals = Arrivals::default();
     while !binding.is_bound() {
-        if let Some(bytes) = binding.poll_transmit(Time::ZERO) {
+        if began.elapsed() > PATIENCE {
+            return Err("the relay does not answer datagrams".into());
+        }
+        // What the relay's other thread does not know yet, or what is lost, is sent again.
+        if let Some(bytes) = binding.poll_transmit(since()) {
             send(own, relay, &bytes, bytes.len());
         }
         arrivals.receive(own);
         for arrived in arrivals.drain() {
-            binding.handle_datagram(Time::ZERO, arrived.bytes);
+            binding.handle_datagram(since(), arrived.bytes);
         }
     }
     Ok(())
@@ -151,26 +156,37 @@ fn packet(label: u64, size: usize) -> Vec<u8> {
 }
 
 /// A small packet there, and one back.
-fn round_trip(own: &UdpSocket, sink: &UdpSocket, relay: SocketAddr, number: u64) -> Duration {
+fn round_trip(
+    own: &UdpSocket,
+    sink: &UdpSocket,
+    relay: SocketAddr,
+    number: u64,
+) -> Outcome<Duration> {
     let begin = Instant::now();
     let mut arrivals = Arrivals::default();
     send(own, relay, &packet(pair(number).to, 64), 64);
-    let mut from = None;
-    while from.is_none() {
-        arrivals.receive(sink);
-        from = arrivals.drain().next().map(|arrived| arrived.from);
-    }
-    let back = from.unwrap_or(relay);
-    send(sink, back, &packet(pair(number).from, 64), 64);
-    loop {
-        arrivals.receive(own);
-        if arrivals.drain().next().is_some() {
-            return begin.elapsed();
+    let mut heard = |socket: &UdpSocket| {
+        while begin.elapsed() < PATIENCE {
+            arrivals.receive(socket);
+            if let Some(arrived) = arrivals.drain().next() {
+                return Ok(arrived.from);
+            }
         }
-    }
+        Err(format!("a small packet, or its answer, did not arrive within {PATIENCE:?}"))
+    };
+    let back = heard(sink)?;
+    send(sink, back, &packet(pair(number).from, 64), 64);
+    heard(own)?;
+    Ok(begin.elapsed())
 }
 
-fn measure(own: &UdpSocket, sink: &UdpSocket, relay: SocketAddr, labels: u64, seconds: f64) {
+fn measure(
+    own: &UdpSocket,
+    sink: &UdpSocket,
+    relay: SocketAddr,
+    labels: u64,
+    seconds: f64,
+) -> Outcome<()> {
     let bursts: Vec<Vec<u8>> =
         (0..labels).map(|number| packet(pair(number).to, SIZE).repeat(BURST)).collect();
     let (begin, length) = (Instant::now(), Duration::from_secs_f64(seconds));
@@ -201,9 +217,10 @@ fn measure(own: &UdpSocket, sink: &UdpSocket, relay: SocketAddr, labels: u64, se
     while arrivals.receive(sink).0 {}
     let mut took = Vec::new();
     for _ in 0..PINGS {
-        took.push(round_trip(own, sink, relay, 0).as_nanos());
+        took.push(round_trip(own, sink, relay, 0)?.as_nanos());
         thread::sleep(Duration::from_millis(1));
     }
     took.sort_unstable();
     println!("{}", took[PINGS / 2]);
+    Ok(())
 }

@@ -138,12 +138,10 @@ async fn serve(
         events: events.clone(),
     });
     let metrics = metrics.map(MetricsServer::bind).transpose()?;
-    let addresses = options.addresses.clone();
     // The UDP socket of the port is the relay's own.
     let host = Host::bind(options, Carriers::Tcp, &stripe::Options::default(), events.clone())?;
-    if let Some(port) = host.port()
-        && let Err(error) = service.open_udp(&addresses, port)
-    {
+    let (addresses, port) = host.place();
+    if let Err(error) = service.open_udp(&addresses, port) {
         events.notice(format!("{error}; TCP alone is relayed until then"));
     }
     raise_descriptor_limit();
