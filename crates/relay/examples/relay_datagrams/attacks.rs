@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use peer::tags::TagKey;
+use relay::labels::PAIRS_OF_ONE;
 use stripe::{Arrivals, UdpSocket};
 use wire::bind::{BIND, BIND_TAG, BindDatagram, BindKind, COOKIE};
 use wire::relay::{Associated, LabelPair, MOST_LABELS, RelayFrame};
@@ -97,7 +98,9 @@ pub(super) async fn run(
         }
         ("binds" | "asks", [key, fingerprint]) => {
             let mut conn = control(key, relay, fingerprint).await?;
-            let Associated { id, secret, .. } = granted(&mut conn, &own).await?;
+            // The destination of an association is not asked for its address.
+            let there = UdpSocket::listening(([127, 0, 0, 1], 0).into(), false)?;
+            let Associated { id, secret, .. } = granted(&mut conn, &there).await?;
             let tags = TagKey::new(&secret);
             let made = |kind, cookie| {
                 let tag = [0; BIND_TAG];
@@ -172,12 +175,16 @@ fn challenge(own: &UdpSocket, relay: SocketAddr, begins: &[u8]) -> Outcome<[u8; 
 async fn granted(conn: &mut peer::Conn, to: &UdpSocket) -> Outcome<Associated> {
     conn.push(&RelayFrame::Associate(0, to.local().into()));
     conn.flush().await?;
-    let told = conn.receive(|frame| match RelayFrame::try_from(frame)? {
-        RelayFrame::Associated(associated) => Ok(Some(Ok(associated))),
-        RelayFrame::Dissociated(_, reason) => Ok(Some(Err(reason.text))),
-        _ => Ok(None),
-    });
-    Ok(told.await?.ok_or("no association")??)
+    loop {
+        let told = conn.receive(|frame| match RelayFrame::try_from(frame)? {
+            RelayFrame::Associated(associated) => Ok(Some(Ok(associated))),
+            RelayFrame::Dissociated(_, reason) => Ok(Some(Err(reason.text))),
+            _ => Ok(None),
+        });
+        if let Some(told) = told.await? {
+            return Ok(told?);
+        }
+    }
 }
 
 /// Wants a million labels, of as many associations as that takes; the relay's bounds hold it up.
@@ -186,35 +193,26 @@ async fn greedy(conn: &mut peer::Conn, to: &UdpSocket, length: Duration) -> Outc
     let mut number = 0_u32;
     while wished < WANTED && begin.elapsed() < length {
         conn.push(&RelayFrame::Associate(number, to.local().into()));
-        let mut count = 0;
-        // More than an association may have.
-        for some in 0..4 {
-            let label = |at: usize| {
-                let at = u64::from(number) << 20 | (some * MOST_LABELS + at) as u64;
-                LabelPair { to: pair(at).to, from: pair(at).from }
-            };
-            let labels: Vec<LabelPair> = (0..MOST_LABELS).map(label).collect();
-            count += labels.len();
-            conn.push(&RelayFrame::Labels(number, labels));
+        let label = |at: usize| pair(u64::from(number) << 20 | at as u64);
+        let labels: Vec<LabelPair> = (0..PAIRS_OF_ONE).map(label).collect();
+        for some in labels.chunks(MOST_LABELS) {
+            conn.push(&RelayFrame::Labels(number, some.to_vec()));
         }
         conn.flush().await?;
-        wished += count;
+        wished += labels.len();
         let mut most = 0;
-        // An answer to each.
-        for _ in 0..5 {
+        // Until it has them all, or is refused.
+        while most < labels.len() {
             let told = conn.receive(|frame| match RelayFrame::try_from(frame)? {
                 RelayFrame::Labelled(of, count) if of == number => Ok(Some(count)),
-                RelayFrame::Dissociated(..) => Ok(None),
+                RelayFrame::Dissociated(of, _) if of == number => Ok(None),
                 _ => Ok(Some(0)),
             });
             let Ok(told) = tokio::time::timeout(PATIENCE, told).await else { break };
-            match told? {
-                Some(count) => most = most.max(count),
-                // All behind it is refused, too.
-                None => break,
-            }
+            let Some(count) = told? else { break };
+            most = most.max(count as usize);
         }
-        taken += most as usize;
+        taken += most;
         number += 1;
     }
     println!("{wished} {taken}");
