@@ -1,5 +1,6 @@
 //! The file of a gateway.
 
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use peer::{RelaySpec, Remote};
@@ -29,6 +30,12 @@ pub struct GatewayConfig {
     pub table: u32,
     /// Where packets go while a site's gateway does not answer.
     pub fail: Fail,
+    /// The addresses at which it listens; none: all.
+    pub listen: Vec<IpAddr>,
+    /// The port at which it listens; `None`: the usual one.
+    pub port: Option<u16>,
+    /// Where it serves metrics: a port of loopback, or an address with one.
+    pub metrics: Option<String>,
     /// The networks behind this gateway.
     pub networks: Vec<Network>,
     /// The other sites, one or more.
@@ -107,6 +114,10 @@ struct Written {
     table: Option<u32>,
     #[serde(default)]
     fail: Fail,
+    #[serde(default)]
+    listen: Vec<String>,
+    port: Option<u16>,
+    metrics: Option<WrittenPort>,
     networks: Vec<String>,
     #[serde(default)]
     site: Vec<WrittenSite>,
@@ -137,12 +148,21 @@ struct WrittenBackground {
     cgroup: Option<String>,
 }
 
-/// A number, or a text with a range.
+/// A port as a number, or a text with a range or an address.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum WrittenPort {
     Number(u16),
     Text(String),
+}
+
+impl WrittenPort {
+    fn text(self) -> String {
+        match self {
+            WrittenPort::Number(number) => number.to_string(),
+            WrittenPort::Text(text) => text,
+        }
+    }
 }
 
 impl FromStr for GatewayConfig {
@@ -156,6 +176,9 @@ impl FromStr for GatewayConfig {
             mark: written.mark.unwrap_or(MARK),
             table: written.table.unwrap_or(TABLE),
             fail: written.fail,
+            listen: written.listen.iter().map(|text| address(text)).collect::<Result<_, _>>()?,
+            port: written.port,
+            metrics: written.metrics.map(WrittenPort::text),
             networks: networks("networks", &written.networks)?,
             sites: written.site.into_iter().map(site).collect::<Result<_, _>>()?,
             background: written.background.into_iter().map(background).collect::<Result<_, _>>()?,
@@ -221,6 +244,10 @@ fn networks(key: &str, written: &[String]) -> Result<Vec<Network>, String> {
     any_networks(key, written)
 }
 
+fn address(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_| format!("listen: '{text}' is no address"))
+}
+
 fn any_networks(key: &str, written: &[String]) -> Result<Vec<Network>, String> {
     let read = |text: &String| text.parse().map_err(|why: String| format!("{key}: {why}"));
     written.iter().map(read).collect()
@@ -248,10 +275,7 @@ fn site(written: WrittenSite) -> Result<SiteConfig, String> {
 
 fn background(written: WrittenBackground) -> Result<Background, String> {
     let WrittenBackground { ports, from, to, dscp, cgroup } = written;
-    let port = |port| match port {
-        WrittenPort::Number(number) => number.to_string().parse(),
-        WrittenPort::Text(text) => text.parse(),
-    };
+    let port = |port: WrittenPort| port.text().parse();
     let ports = ports.into_iter().map(port).collect::<Result<Vec<PortSpan>, String>>();
     let read = Background {
         ports: ports.map_err(|why| format!("background: ports: {why}"))?,
@@ -283,6 +307,9 @@ mod tests {
     use super::*;
 
     const FILE: &str = "
+        listen = [\"192.0.2.1\"]
+        port = 7709
+        metrics = 9707
         networks = [\"10.1.0.0/24\", \"fd00:1::/64\"]
 
         [[site]]
@@ -304,6 +331,11 @@ mod tests {
         let config = read(FILE).expect("it is right");
         assert_eq!((config.device.as_str(), config.mark), ("anabranch0", 0x0200_0000));
         assert_eq!((config.fail, config.table, config.networks.len()), (Fail::Open, 7_707, 2));
+        assert_eq!(
+            (&config.listen[..], config.port),
+            (&["192.0.2.1".parse().unwrap()][..], Some(7_709))
+        );
+        assert_eq!(config.metrics.as_deref(), Some("9707"));
         let site = &config.sites[0];
         assert_eq!(
             site.at.as_ref().map(ToString::to_string).as_deref(),
@@ -324,6 +356,8 @@ mod tests {
             ("name = \"berlin\"", "nam = \"berlin\"", "unknown field `nam`"),
             ("10.2.0.0/24", "10.0.0.0/8", "which is behind this gateway"),
             ("873", "0", "'0' is no port"),
+            ("\"192.0.2.1\"", "\"gw.example\"", "listen: 'gw.example' is no address"),
+            ("= 7709", "= 77090", "line 3"),
             ("9000-9100", "9100-9000", "is no port"),
             ("gw.berlin.example", "gw berlin", "site 'berlin': at = 'gw berlin'"),
             (

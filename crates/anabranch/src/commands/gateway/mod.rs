@@ -6,6 +6,7 @@ mod status;
 use std::convert::Infallible;
 use std::future::pending;
 use std::io::Read;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use crate::dirs::Dirs;
 use crate::examples;
 use crate::exit::Failure;
 use crate::host_key::HostKey;
-use crate::listen::ListenFlags;
+use crate::listen::{ListenAddress, ListenFlags};
 use crate::metrics::{self, MetricsAddress, MetricsServer};
 use crate::peers::Authorized;
 use crate::relays::relays;
@@ -138,11 +139,17 @@ pub(crate) fn run(args: GatewayArgs) -> Result<(), Failure> {
     let config = args.file.read(&dirs)?;
     let authorized = Authorized::load(&dirs)?;
     let identity = HostKey::load(&dirs)?.lasting()?;
+    let place = |&address: &IpAddr| ListenAddress { address, port: None };
+    let listen: Vec<ListenAddress> = config.listen.iter().map(place).collect();
     let options = ListenOptions {
         authorized: authorized.peers.clone(),
-        ..args.listen.options((&[], None), (identity, None))
+        ..args.listen.options((&listen, config.port), (identity, None))
     };
-    let metrics = args.metrics;
+    let metrics = config.metrics.as_deref().map(str::parse::<MetricsAddress>).transpose();
+    let metrics = metrics.map_err(|why| {
+        Failure::from(Error::Usage(format!("{}: metrics: {why}", path.display())))
+    })?;
+    let metrics = args.metrics.or(metrics);
     let serving = |events| serve((config, path), options, metrics, authorized, events);
     transfer::serve(args.display.watcher(None, None), serving)
 }
