@@ -147,7 +147,7 @@ pub(crate) fn run(args: GatewayArgs) -> Result<(), Failure> {
     };
     let metrics = config.metrics.as_deref().map(str::parse::<MetricsAddress>).transpose();
     let metrics = metrics.map_err(|why| {
-        Failure::from(Error::Usage(format!("{}: metrics: {why}", path.display())))
+        Failure::from(Error::usage(format!("{}: metrics: {why}", path.display())))
     })?;
     let metrics = args.metrics.or(metrics);
     let serving = |events| serve((config, path), options, metrics, authorized, events);
