@@ -43,6 +43,9 @@ pub(crate) struct GatewayArgs {
     file: ConfigFile,
     #[command(flatten)]
     listen: ListenFlags,
+    /// Install the rules first, in place of earlier ones, as `rules --install` does
+    #[arg(long)]
+    install_rules: bool,
     /// Serve metrics for Prometheus by HTTP at this port of loopback, or at this address: whoever
     /// reaches it reads them
     #[arg(long, value_name = "[ADDR:]PORT")]
@@ -150,6 +153,9 @@ pub(crate) fn run(args: GatewayArgs) -> Result<(), Failure> {
         Failure::from(Error::usage(format!("{}: metrics: {why}", path.display())))
     })?;
     let metrics = args.metrics.or(metrics);
+    if args.install_rules {
+        install(&config)?;
+    }
     let serving = |events| serve((config, path), options, metrics, authorized, events);
     transfer::serve(args.display.watcher(None, None), serving)
 }
@@ -227,17 +233,22 @@ async fn answer(service: &Arc<GatewayService>, events: &Events) -> Infallible {
 /// `anabranch gateway rules`.
 fn rules(args: &RulesArgs, dirs: &Dirs) -> Result<(), Error> {
     let config = args.file.read(dirs)?;
-    let rules = Rules::new(&config);
-    let failed = |action: &str| {
-        let action = format!("{action} the rules (it needs root, or CAP_NET_ADMIN)");
-        move |why: String| Error::system(action, std::io::Error::other(why))
-    };
     if args.install {
-        rules.install().map_err(failed("install"))
-    } else if args.remove {
-        rules.remove().map_err(failed("remove"))
-    } else {
-        out!("{}", rules.script());
-        Ok(())
+        return install(&config);
     }
+    let rules = Rules::new(&config);
+    if args.remove {
+        return rules.remove().map_err(|why| not_done("remove", why));
+    }
+    out!("{}", rules.script());
+    Ok(())
+}
+
+fn install(config: &GatewayConfig) -> Result<(), Error> {
+    Rules::new(config).install().map_err(|why| not_done("install", why))
+}
+
+fn not_done(action: &str, why: String) -> Error {
+    let action = format!("{action} the rules (it needs root, or CAP_NET_ADMIN)");
+    Error::system(action, std::io::Error::other(why))
 }
