@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use harp::{Arrivals, PathFalls, PathQueue};
 use reach::Network;
-use units::Span;
+use units::{Rate, Span};
 
 /// A site.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,8 +13,11 @@ pub struct SiteFigures {
     pub name: String,
     /// Whether its gateway is connected.
     pub is_connected: bool,
-    /// Whether its gateway answers: packets go through it.
+    /// Whether its gateway answers: packets that are led to it go through.
     pub is_answering: bool,
+    /// Whether packets to its networks are led into the device. They are not in the second after it
+    /// has connected, while the room of the path is found.
+    pub is_led: bool,
     /// The networks that it has announced and may.
     pub networks: Vec<Network>,
     /// The largest datagram that every path to it carries, in octets; `None` without a path.
@@ -32,8 +35,9 @@ pub struct SiteFigures {
     pub governed: usize,
     /// Counters since the start.
     pub(crate) counted: Counted,
-    /// The connections that have carried the most.
-    pub largest: Vec<FlowFigures>,
+    /// The busiest connections: those with the highest rates, then those that have carried the
+    /// most.
+    pub busiest: Vec<FlowFigures>,
 }
 
 /// What a site has come to.
@@ -88,13 +92,19 @@ pub struct FlowFigures {
     pub sent: u64,
     /// Octets of packets from there.
     pub received: u64,
+    /// The rate of packets to the site in the last whole second.
+    pub sent_rate: Rate,
+    /// The rate of packets from there.
+    pub received_rate: Rate,
+    /// The time since its first packet that was seen.
+    pub age: Span,
     /// Whether its windows can be told.
     pub is_governed: bool,
 }
 
 impl FlowFigures {
     /// The connections of a site that are listed.
-    pub const MOST: usize = 20;
+    pub const MOST: usize = 50;
 }
 
 impl SiteFigures {

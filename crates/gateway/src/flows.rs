@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use aws_lc_rs::hmac;
 use harp::{Flow, Scale};
-use units::{Span, Time};
+use units::{Bytes, Rate, Span, Time};
 use wire::gateway::SALT;
 use wire::tcp::{Flags, Meta};
 
@@ -34,6 +34,9 @@ pub(crate) struct FlowState {
     pub(crate) octets: [u64; 2],
     /// Its number over the present connection of the gateways; `None`: another flow has it.
     number: Option<Flow>,
+    /// When it was seen first.
+    pub(crate) began: Time,
+    recent: Recent,
     seen_at: Time,
     /// The hosts that have ended.
     ended: [bool; 2],
@@ -94,6 +97,8 @@ impl Flows {
                 scales: [Scale::Unseen; 2],
                 octets: [0; 2],
                 number,
+                began: now,
+                recent: Recent::default(),
                 seen_at: now,
                 ended: [false; 2],
                 was_asked: false,
@@ -103,6 +108,7 @@ impl Flows {
         let state = self.states.get_mut(&ends)?;
         state.seen_at = now;
         state.octets[side] += octets as u64;
+        state.recent.note(now, side, octets as u64);
         if meta.flags.has(Flags::SYN) {
             if !meta.flags.has(Flags::ACK) {
                 state.scales = [Scale::Unseen; 2];
@@ -119,11 +125,6 @@ impl Flows {
         Some((state.number?, state))
     }
 
-    /// The number of connections.
-    pub(crate) fn len(&self) -> usize {
-        self.states.len()
-    }
-
     /// All connections.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&FlowEnds, &FlowState)> {
         self.states.iter()
@@ -137,8 +138,7 @@ impl Flows {
         self.swept_at = now;
         let Flows { states, numbers, .. } = self;
         states.retain(|ends, state| {
-            let patience = if state.ended == [true; 2] { LINGER } else { IDLE };
-            let stays = now < state.seen_at + patience;
+            let stays = !state.is_over(now) && now < state.seen_at + IDLE;
             if !stays
                 && let Some(number) = state.number
                 && numbers.get(&number) == Some(ends)
@@ -150,7 +150,43 @@ impl Flows {
     }
 }
 
+/// Octets from this side and from the site in a second of the clock, and in the one before.
+#[derive(Clone, Copy, Debug, Default)]
+struct Recent {
+    second: u64,
+    octets: [u64; 2],
+    before: [u64; 2],
+}
+
+impl Recent {
+    fn turn(&mut self, now: Time) {
+        let second = (now - Time::ZERO).as_millis() / 1_000;
+        if second == self.second {
+            return;
+        }
+        self.before = if second == self.second + 1 { self.octets } else { [0; 2] };
+        (self.second, self.octets) = (second, [0; 2]);
+    }
+
+    fn note(&mut self, now: Time, side: usize, octets: u64) {
+        self.turn(now);
+        self.octets[side] += octets;
+    }
+}
+
 impl FlowState {
+    /// Whether it was reset, or both hosts have ended, some time ago.
+    pub(crate) fn is_over(&self, now: Time) -> bool {
+        self.ended == [true; 2] && now >= self.seen_at + LINGER
+    }
+
+    /// The rates of packets from this side, and from the site, in the last whole second.
+    pub(crate) fn rates(&self, now: Time) -> [Rate; 2] {
+        let mut recent = self.recent;
+        recent.turn(now);
+        recent.before.map(|octets| Bytes(octets) / Span::from_secs(1))
+    }
+
     /// Its number over the present connection of the gateways.
     pub(crate) fn number(&self) -> Option<Flow> {
         self.number
@@ -217,6 +253,33 @@ mod tests {
     }
 
     #[test]
+    fn rates_are_those_of_the_last_whole_second() {
+        let mut flows = Flows::new();
+        let at = |millis| Time::ZERO + Span::from_millis(millis);
+        for (millis, side) in [(100, 0), (900, 0), (1_200, 1)] {
+            flows.note(at(millis), ends(1), side, &DATA, 500).expect("there is room");
+        }
+        let (_, state) = flows.iter().next().expect("it is known");
+        let none = Rate::ZERO;
+        assert_eq!(state.rates(at(1_300)), [Rate::kbit(8), none]);
+        assert_eq!(state.rates(at(2_000)), [none, Rate::kbit(4)]);
+        assert_eq!(state.rates(at(3_000)), [none, none]);
+        assert_eq!(state.began, at(100));
+    }
+
+    #[test]
+    fn a_flow_is_over_a_while_after_both_have_ended() {
+        let mut flows = Flows::new();
+        let at = |secs| Time::ZERO + Span::from_secs(secs);
+        let end = Meta { flags: Flags::FIN.with(Flags::ACK), len: 0, ..DATA };
+        let is_over = |flows: &Flows, secs| flows.iter().all(|(_, state)| state.is_over(at(secs)));
+        flows.note(at(0), ends(1), 0, &end, 40).expect("there is room");
+        assert!(!is_over(&flows, 100), "one host may go on");
+        flows.note(at(100), ends(1), 1, &end, 40).expect("there is room");
+        assert!(!is_over(&flows, 109) && is_over(&flows, 110));
+    }
+
+    #[test]
     fn a_flow_whose_number_is_taken_has_none() {
         let mut flows = Flows::new();
         let number = number(&flows.key, ends(1));
@@ -254,13 +317,13 @@ mod tests {
         for number in 0..MOST_FLOWS {
             let _ = flows.note(now, at(number), 0, &DATA, 140);
         }
-        assert_eq!(flows.len(), MOST_FLOWS);
+        assert_eq!(flows.states.len(), MOST_FLOWS);
         assert!(flows.note(now, ends(9), 0, &DATA, 140).is_none());
         assert!(flows.note(now, at(5), 0, &DATA, 140).is_some(), "known ones stay");
         let reset = Meta { flags: Flags::RST, len: 0, ..DATA };
         flows.note(now, at(7), 0, &reset, 40);
         now += LINGER;
         assert!(flows.note(now, ends(9), 0, &DATA, 140).is_some());
-        assert_eq!(flows.len(), MOST_FLOWS);
+        assert_eq!(flows.states.len(), MOST_FLOWS);
     }
 }

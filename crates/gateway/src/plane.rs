@@ -76,6 +76,8 @@ struct SiteLink {
     core: Gateway<Packet>,
     /// Those of the site.
     networks: Vec<Network>,
+    /// Whether packets to them are led here.
+    is_led: bool,
     slots: Slots,
 }
 
@@ -144,7 +146,8 @@ impl Plane {
         };
         let mut core = Gateway::new(now, &config);
         core.set_paths(now, 0);
-        state.link = Some(SiteLink { connection, core, networks, slots: Slots::default() });
+        state.link =
+            Some(SiteLink { connection, core, networks, is_led: false, slots: Slots::default() });
         self.by_connection.insert(connection, site);
     }
 
@@ -304,6 +307,14 @@ impl Plane {
         self.to_peers.pop_front()
     }
 
+    /// Packets to a site's networks are led here from now on, or no more.
+    pub(crate) fn set_led(&mut self, connection: ConnectionKey, is_led: bool) {
+        let Some(site) = self.by_connection.get(&connection) else { return };
+        if let Some(link) = &mut self.sites[site.0].link {
+            link.is_led = is_led;
+        }
+    }
+
     /// What is known of some sites.
     pub(crate) fn figures(&self, of: impl Iterator<Item = SiteId>) -> Vec<SiteFigures> {
         of.filter_map(|site| self.sites.get(site.0)).map(|site| self.figures_of(site)).collect()
@@ -324,33 +335,44 @@ impl Plane {
             let core = link.map(|link| &link.core);
             core.zip(state.number()).is_some_and(|(core, flow)| core.is_governed(flow))
         };
-        let governed = site.flows.iter().filter(|(_, state)| is_governed(state)).count();
-        let mut largest: Vec<FlowFigures> = site
-            .flows
-            .iter()
-            .map(|(ends, state)| FlowFigures {
-                near: ends.near,
-                far: ends.far,
-                sent: state.octets[0],
-                received: state.octets[1],
-                is_governed: is_governed(state),
+        // Those that are over are kept for what of them may still be on its way.
+        let open = || site.flows.iter().filter(|(_, state)| !state.is_over(self.latest));
+        let governed = open().filter(|(_, state)| is_governed(state)).count();
+        let mut busiest: Vec<FlowFigures> = open()
+            .map(|(ends, state)| {
+                let [sent_rate, received_rate] = state.rates(self.latest);
+                FlowFigures {
+                    near: ends.near,
+                    far: ends.far,
+                    sent: state.octets[0],
+                    received: state.octets[1],
+                    sent_rate,
+                    received_rate,
+                    age: self.latest - state.began,
+                    is_governed: is_governed(state),
+                }
             })
             .collect();
-        largest.sort_by_key(|flow| std::cmp::Reverse(flow.sent + flow.received));
-        largest.truncate(FlowFigures::MOST);
+        let order = |flow: &FlowFigures| {
+            let rate = flow.sent_rate.as_bits() + flow.received_rate.as_bits();
+            std::cmp::Reverse((rate, flow.sent + flow.received))
+        };
+        busiest.sort_by_key(order);
+        busiest.truncate(FlowFigures::MOST);
         SiteFigures {
             name: site.name.clone(),
             is_connected: link.is_some(),
             is_answering: link.is_some_and(|link| !link.core.is_dead(self.latest)),
+            is_led: link.is_some_and(|link| link.is_led),
             networks: link.map(|link| link.networks.clone()).unwrap_or_default(),
             room: link.and_then(|link| link.slots.room()),
             paths,
             queues,
             arrivals,
-            flows: site.flows.len(),
+            flows: open().count(),
             governed,
             counted: site.counted,
-            largest,
+            busiest,
         }
     }
 

@@ -224,6 +224,7 @@ impl OpenSite<'_> {
                     .notice(format!("no route to {network}: {error}; it takes the normal route")),
             }
         }
+        self.shared.plane.lock().set_led(self.connection.key(), !self.led.is_empty());
     }
 }
 

@@ -159,6 +159,15 @@ fn background_transfers_of_unmodified_hosts_go_through_the_gateways() {
     for url in ["http://10.2.0.2:8000/data", "http://[fd00:2::2]:8000/data"] {
         let before = counter(&sites.far_gateway, "sent_octets");
         let fetching = sites.fetch(url);
+        until("its rate is told", || {
+            let told = status(&sites.far_gateway);
+            let flow = &told["busiest"][0];
+            flow["sent_rate"].as_u64() > Some(1_000_000)
+                && flow["near"].as_str().is_some_and(|near| url.contains(near))
+                && (&flow["governed"], &told["led"]) == (&Value::Bool(true), &Value::Bool(true))
+        });
+        let shown = sites.far_gateway.anabranch(&["gateway", "status", "--flows"]);
+        assert!(shown.stdout.contains("bit/s"), "{}", shown.said());
         sites.assert_fetched(fetching);
         // Everything went through the gateways, and the sending host was told how much it may.
         let after = status(&sites.far_gateway);

@@ -5,7 +5,7 @@ use std::io;
 use ::gateway::{FlowFigures, PathFigures, PathQueue, SiteFigures};
 use files::Error;
 use serde_json::{Map, Value, json};
-use units::Bytes;
+use units::{Bytes, Rate};
 
 use crate::dirs::Dirs;
 use crate::sanitize::{clean, clean_json};
@@ -17,6 +17,9 @@ pub(super) struct GatewayStatusArgs {
     /// Write JSON to standard output, an object on each line, one for each site
     #[arg(long)]
     json: bool,
+    /// Show the busiest connections instead, with their rates in the last second
+    #[arg(long, conflicts_with = "json")]
+    flows: bool,
 }
 
 /// What a gateway says of its sites: an object of JSON on each line.
@@ -52,6 +55,9 @@ fn object(site: &SiteFigures) -> Value {
             "far": flow.far.to_string(),
             "sent": flow.sent,
             "received": flow.received,
+            "sent_rate": flow.sent_rate.as_bits(),
+            "received_rate": flow.received_rate.as_bits(),
+            "age_ms": flow.age.as_millis(),
             "governed": flow.is_governed,
         })
     };
@@ -61,6 +67,7 @@ fn object(site: &SiteFigures) -> Value {
         "name": site.name,
         "connected": site.is_connected,
         "answering": site.is_answering,
+        "led": site.is_led,
         "networks": networks,
         "room": site.room,
         "paths": site.paths.iter().map(path).collect::<Vec<_>>(),
@@ -72,7 +79,7 @@ fn object(site: &SiteFigures) -> Value {
         "flows": site.flows,
         "governed": site.governed,
         "counters": counters,
-        "largest": site.largest.iter().map(flow).collect::<Vec<_>>(),
+        "busiest": site.busiest.iter().map(flow).collect::<Vec<_>>(),
     })
 }
 
@@ -89,6 +96,65 @@ pub(super) fn show(args: &GatewayStatusArgs, dirs: &Dirs) -> Result<(), Error> {
         text.lines().for_each(|line| outln!("{}", clean_json(line)));
         return Ok(());
     }
+    let mut rows = Vec::new();
+    for line in text.lines() {
+        let row: Value = serde_json::from_str(line).map_err(|error| {
+            Error::system("read the answer of the gateway", io::Error::other(error))
+        })?;
+        rows.push(row);
+    }
+    if args.flows {
+        show_flows(&rows);
+    } else {
+        show_sites(&rows);
+    }
+    Ok(())
+}
+
+/// A line for each of the busiest connections.
+fn show_flows(rows: &[Value]) {
+    outln!(
+        "{:14} {:28} {:28} {:8} {:>6} {:>9} {:>9} {:>12} {:>12}",
+        "site",
+        "here",
+        "there",
+        "governed",
+        "age",
+        "sent",
+        "received",
+        "sending",
+        "receiving"
+    );
+    for row in rows {
+        let name = name_of(row);
+        for flow in row["busiest"].as_array().map(Vec::as_slice).unwrap_or_default() {
+            let [near, far] =
+                ["near", "far"].map(|end| clean(flow[end].as_str().unwrap_or_default()));
+            let governed = if flow["governed"] == Value::Bool(true) { "yes" } else { "no" };
+            let [sent, received] =
+                ["sent", "received"].map(|key| Bytes(number(&flow[key])).to_string());
+            let [sending, receiving] = ["sent_rate", "received_rate"]
+                .map(|key| Rate::from_bits(number(&flow[key])).to_string());
+            let age = number(&flow["age_ms"]) / 1_000;
+            outln!(
+                "{name:14} {near:28} {far:28} {governed:8} {age:>4} s {sent:>9} {received:>9} \
+                 {sending:>12} {receiving:>12}"
+            );
+        }
+    }
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_default()
+}
+
+fn name_of(row: &Value) -> String {
+    let name = clean(row["name"].as_str().unwrap_or_default()).into_owned();
+    name.chars().take(14).collect()
+}
+
+/// A line for each site.
+fn show_sites(rows: &[Value]) {
     outln!(
         "{:14} {:7} {:>6} {:>8} {:>5} {:>9} {:>8} {:>8} {:>9} {:>9} {:>6}",
         "site",
@@ -103,16 +169,13 @@ pub(super) fn show(args: &GatewayStatusArgs, dirs: &Dirs) -> Result<(), Error> {
         "received",
         "normal"
     );
-    for line in text.lines() {
-        let row: Value = serde_json::from_str(line).map_err(|error| {
-            Error::system("read the answer of the gateway", io::Error::other(error))
-        })?;
-        let number = |value: &Value| value.as_u64().unwrap_or_default();
-        let name = clean(row["name"].as_str().unwrap_or_default()).into_owned();
-        let name: String = name.chars().take(14).collect();
-        let state = match (&row["connected"], &row["answering"]) {
-            (Value::Bool(true), Value::Bool(true)) => "answers",
-            (Value::Bool(true), _) => "silent",
+    for row in rows {
+        let name = name_of(row);
+        let is = |name: &str| row[name] == Value::Bool(true);
+        let state = match (is("connected"), is("answering"), is("led")) {
+            (true, true, true) => "answers",
+            (true, true, false) => "begins",
+            (true, false, _) => "silent",
             _ => "absent",
         };
         let counters = &row["counters"];
@@ -134,7 +197,6 @@ pub(super) fn show(args: &GatewayStatusArgs, dirs: &Dirs) -> Result<(), Error> {
             number(&counters["normal_packets"]),
         );
     }
-    Ok(())
 }
 
 /// "12.3 ms"; "-" if it is not known.
