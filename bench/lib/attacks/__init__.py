@@ -5,6 +5,6 @@ the bars, an empty folder, and whether this is a trial; it starts the victim as 
 it, and adds the bars.
 """
 
-from . import answers, far_side, relay, relay_datagrams, striped, tunnel
+from . import answers, far_side, gateway, relay, relay_datagrams, striped, tunnel
 
-SUBJECTS = [far_side, striped, answers, tunnel, relay, relay_datagrams]
+SUBJECTS = [far_side, striped, answers, tunnel, relay, relay_datagrams, gateway]

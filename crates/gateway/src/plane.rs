@@ -10,7 +10,7 @@ use stripe::{ConnectionKey, RawArrival, RawDatagram, RawPath};
 use units::{Span, Time};
 use wire::gateway::SALT;
 use wire::harp::{Header, MOST_PATHS, Report};
-use wire::tcp::Meta;
+use wire::tcp::{Flags, Meta};
 
 use crate::figures::{Counted, FlowFigures, PathFigures, SiteFigures};
 use crate::flows::{FlowEnds, FlowState, Flows};
@@ -22,6 +22,9 @@ use crate::slots::Slots;
 pub(crate) const MOST_WAITING: usize = 64 << 20;
 /// Questions to the kernel's connection tracking a second.
 const MOST_QUESTIONS: u32 = 1_000;
+/// Connections a second that a site may begin beyond those that are remembered: each takes an entry
+/// of the kernel's connection tracking, which all sites and everybody else share.
+const MOST_BEYOND: u32 = 1_000;
 /// A gateway that does not answer for this long is dead.
 const DEAD_AFTER: Span = Span::from_secs(1);
 /// Silence after which it is asked.
@@ -68,6 +71,20 @@ struct Site {
     flows: Flows,
     link: Option<SiteLink>,
     counted: Counted,
+    /// A second, and the connections that have begun in it and are not remembered.
+    beyond: (u64, u32),
+}
+
+impl Site {
+    /// Whether one more connection that is not remembered may begin.
+    fn lets_begin(&mut self, now: Time) -> bool {
+        let second = (now - Time::ZERO).as_millis() / 1_000;
+        if self.beyond.0 != second {
+            self.beyond = (second, 0);
+        }
+        self.beyond.1 += 1;
+        self.beyond.1 <= MOST_BEYOND
+    }
 }
 
 /// A connection to a site's gateway.
@@ -115,7 +132,7 @@ impl Plane {
     /// A further site, with the next number.
     pub(crate) fn add(&mut self, name: String) {
         let (flows, counted) = (Flows::new(), Counted::default());
-        self.sites.push(Site { name, flows, link: None, counted });
+        self.sites.push(Site { name, flows, link: None, counted, beyond: (0, 0) });
     }
 
     /// The networks behind this gateway have changed.
@@ -250,6 +267,11 @@ impl Plane {
             Some(flow) => self.handle_message(now, site, flow, message, arrival),
             // There is no room, or its number is taken: it passes as it would without gateways.
             None => {
+                let begins = meta.flags.has(Flags::SYN) && !meta.flags.has(Flags::ACK);
+                if begins && !self.sites[site.0].lets_begin(now) {
+                    self.sites[site.0].counted.unheld += 1;
+                    return;
+                }
                 if let Message::Data(_, packet) | Message::Return(packet) = message {
                     self.to_hosts
                         .push_back(ToKernel::segment(packet.edited(harp::Edits::default())));
@@ -443,9 +465,7 @@ impl Plane {
         let Site { flows, link, .. } = &mut self.sites[site.0];
         let link = link.as_mut()?;
         let (number, state) = flows.note(now, ends, from, meta, octets)?;
-        if state.scales.contains(&Scale::Unseen)
-            && !meta.flags.has(wire::tcp::Flags::SYN)
-            && !state.was_asked
+        if state.scales.contains(&Scale::Unseen) && !meta.flags.has(Flags::SYN) && !state.was_asked
         {
             let second = now.as_nanos() / Span::from_secs(1).as_nanos();
             if self.asked.0 != second {

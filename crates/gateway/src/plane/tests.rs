@@ -6,6 +6,7 @@ use units::SubflowId;
 use wire::harp::Stamp;
 
 use super::*;
+use crate::flows::MOST_FLOWS;
 use crate::packet::tests::{ends, segment};
 
 const SITE: SiteId = SiteId(0);
@@ -454,12 +455,15 @@ fn a_gateway_that_fails_closed_lets_nothing_pass_beside_it() {
 
 /// What a site sends in a message with this header.
 fn from_site(plane: &mut Plane, header: Header, inner: &[u8], is_marked: bool) {
+    from_site_at(Time::ZERO, plane, header, inner, is_marked);
+}
+
+fn from_site_at(at: Time, plane: &mut Plane, header: Header, inner: &[u8], is_marked: bool) {
     let mut payload = Vec::new();
     wire::harp::emit(&header, &mut payload);
     payload.extend(inner);
-    let arrival =
-        RawArrival { connection: ConnectionKey(1), path: SubflowId(0), at: Time::ZERO, is_marked };
-    plane.handle_raw(Time::ZERO, &arrival, &payload);
+    let arrival = RawArrival { connection: ConnectionKey(1), path: SubflowId(0), at, is_marked };
+    plane.handle_raw(at, &arrival, &payload);
 }
 
 const STAMP: Stamp = Stamp { path: 0, sent: 0, srtt: 20_000 };
@@ -491,6 +495,31 @@ fn a_site_speaks_for_its_own_hosts_to_those_of_this_side_alone() {
     );
     from_site(&mut plane, Header::Data(STAMP), &data(far, near, 1), false);
     assert!(out(&mut plane) == Some(data(far, near, 1)));
+}
+
+/// Found with a hostile site that filled the kernel's connection tracking, so that hosts had no
+/// connections with anybody.
+#[test]
+fn a_site_begins_connections_beyond_the_bound_at_a_rate() {
+    let (near, far) = ends(false);
+    let mut plane = gateway(0, 1, nobody_knows());
+    let from = |port: usize| SocketAddr::new(far.ip(), u16::try_from(port).expect("a port"));
+    let passed = |plane: &mut Plane| std::iter::from_fn(|| out(plane)).count();
+    let beyond = usize::try_from(MOST_BEYOND).expect("it fits");
+    let mut all = 0;
+    for port in 1..=MOST_FLOWS + beyond + 500 {
+        from_site(&mut plane, Header::Return, &syn(from(port), near, false, 7), false);
+        all += passed(&mut plane);
+    }
+    assert_eq!(all, MOST_FLOWS + beyond);
+    assert_eq!(plane.figures([SITE].into_iter())[0].counted.unheld, 500);
+    let last = from(MOST_FLOWS + beyond);
+    from_site(&mut plane, Header::Data(STAMP), &data(last, near, 1), false);
+    assert_eq!(passed(&mut plane), 1, "those that have begun go on");
+    let next = Time::ZERO + Span::from_secs(1);
+    let again = syn(from(MOST_FLOWS + beyond + 1), near, false, 7);
+    from_site_at(next, &mut plane, Header::Return, &again, false);
+    assert_eq!(passed(&mut plane), 1);
 }
 
 #[test]
@@ -572,7 +601,7 @@ fn connections_without_end_pass_without_being_remembered() {
         let [_, _, high, low] = number.to_be_bytes();
         let from = SocketAddr::new([10, 2, 0, low].into(), 1_000 + u16::from(high));
         assert!(networks(1)[0].has(from.ip()));
-        from_site(&mut plane, Header::Return, &syn(from, near, false, 7), false);
+        from_site(&mut plane, Header::Return, &ack(from, near, 1), false);
         assert!(out(&mut plane).is_some());
         from_site(&mut plane, Header::Probe(number, STAMP), b"", false);
         from_site(&mut plane, Header::Report(number, Report::default()), b"", false);
