@@ -103,6 +103,10 @@ pub(crate) enum Command {
     /// Run the flows of one host of `emulate SCENARIO`, which starts this in its namespace
     #[command(hide = true)]
     FlowEnd,
+    /// Be the background gateway of one node of `emulate SCENARIO`, which starts this in its
+    /// namespace
+    #[command(hide = true)]
+    GatewayEnd,
     /// Run a scenario file in the simulator: topology, flows, controllers, sweeps
     Simulate(simulate::SimulateArgs),
     /// Plot the results of `simulate --out`: a measure over a parameter, or a distribution
@@ -145,6 +149,7 @@ impl Command {
             Command::Demo(_)
                 | Command::Emulate(_)
                 | Command::FlowEnd
+                | Command::GatewayEnd
                 | Command::Simulate(_)
                 | Command::Plot(_)
                 | Command::Reproduce(_)
@@ -189,6 +194,7 @@ impl Cli {
             Command::Demo(args) => demo::run(&args),
             Command::Emulate(args) => emulate::run(&args, registry),
             Command::FlowEnd => emulate::scenario::flow_end(registry),
+            Command::GatewayEnd => emulate::gateway_end::run(),
             Command::Simulate(args) => simulate::run(&args, registry).map_err(Failure::from),
             Command::Plot(args) => plot::run(&args).map_err(Failure::from),
             Command::Reproduce(args) => reproduce::run(&args),

@@ -122,6 +122,106 @@ fn flows_between_real_hosts_are_those_of_the_simulator() {
     assert!(queue["real"].as_f64().is_some_and(|real| real > 5.0), "{queue}");
 }
 
+/// A flow through gateways over two paths, beside one that goes past them.
+const SITE: &str = r#"
+    name = "site"
+    duration = "8 s"
+    warmup = "3 s"
+    [[link]]
+    name = "near"
+    between = ["a", "e"]
+    rate = "1 Gbit/s"
+    delay = "0.1 ms"
+    queue = "1 MiB"
+    [[link]]
+    name = "path*"
+    count = 2
+    between = ["e", "x"]
+    rate = "4 Mbit/s"
+    delay = "10 ms"
+    queue = "40 packets"
+    [[link]]
+    name = "far"
+    between = ["x", "b"]
+    rate = "1 Gbit/s"
+    delay = "0.1 ms"
+    queue = "1 MiB"
+    [[link]]
+    name = "beside"
+    between = ["a", "b"]
+    rate = "2 Mbit/s"
+    delay = "10 ms"
+    queue = "40 packets"
+    [[gateway]]
+    name = "pair"
+    entry = "e"
+    exit = "x"
+    paths = [["path1"], ["path2"]]
+    overhead = "68 B"
+    [[flow]]
+    name = "backup"
+    from = "b"
+    to = "a"
+    gateway = "pair"
+    controller = "cubic"
+    tcp = { mss = "1380 B" }
+    [[flow]]
+    name = "mail"
+    from = "a"
+    to = "b"
+    controller = "cubic"
+"#;
+
+#[test]
+fn gateways_between_real_hosts_use_all_their_paths() {
+    let has_nft = Command::new("nft").arg("--version").output().is_ok_and(|it| it.status.success());
+    if !has_nft {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "there is no nft");
+        println!("SKIPPED: there is no nft");
+        return;
+    }
+    let output = Scratch::new("site", SITE).emulate(&["--compare", "--json"]);
+    let said = error(&output);
+    if said.contains("making network namespaces and devices needs root") {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "{said}");
+        println!("SKIPPED: {said}");
+        return;
+    }
+    assert!(output.status.success(), "{said}");
+    let results: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    // Wide bounds, as the machine may be busy. One path alone would be half of it.
+    for (flow, least, most) in [("backup", 0.7, 1.2), ("mail", 0.8, 1.15)] {
+        let row = row(&results["flows"], "flow", flow);
+        let ratio = row["ratio"].as_f64().expect("both have a goodput");
+        assert!((least..most).contains(&ratio), "{row}");
+    }
+    let ends = results["gateways"].as_array().expect("a list");
+    let [entry, exit] = &ends[..] else { panic!("{ends:?}") };
+    assert_eq!((&entry["node"], &exit["node"]), (&"e".into(), &"x".into()));
+    let octets = exit["sent"][1].as_u64().expect("a number");
+    assert!(octets > 3_000_000, "the data enters at the exit: {exit}");
+    let arrived = entry["arrived"].as_u64().expect("a number");
+    assert!(arrived > 2_000, "{entry}");
+    let report = &results["run"]["report"];
+    for link in ["path1/down", "path2/down"] {
+        let window = &row(&report["links"], "name", link)["windows"][0];
+        let carried = window["bytes"].as_u64().expect("a number");
+        assert!(carried > 1_000_000, "{link}: {window}");
+    }
+    // What goes past the gateways is on its own link alone.
+    let beside = &row(&report["links"], "name", "beside/up")["windows"][0]["bytes"];
+    assert!(beside.as_u64().is_some_and(|bytes| bytes > 800_000), "{beside}");
+}
+
+#[test]
+fn what_real_gateways_cannot_do_is_an_error_of_the_file() {
+    let text = SITE.replace("overhead = \"68 B\"", "overhead = \"38 B\"");
+    let output = Scratch::new("overhead", &text).emulate(&[]);
+    let said = error(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("gateway.pair: `overhead`: real gateways add 68 B"), "{said}");
+}
+
 #[test]
 fn what_real_hosts_cannot_do_is_an_error_of_the_file() {
     let text = SCENARIO.replace("controller = \"reno\"", "controller = \"vegas\"");

@@ -42,6 +42,8 @@ pub struct HostPlan {
     pub devices: Vec<DevicePlan>,
     /// Whether its kernel asks for ECN (RFC 3168) when it opens TCP connections, and agrees to it.
     pub ecn: bool,
+    /// Whether its kernel forwards packets between its devices.
+    pub forwards: bool,
 }
 
 /// A TUN device of a host.
@@ -51,6 +53,18 @@ pub struct DevicePlan {
     pub name: String,
     /// Its addresses; packets from them leave by this device. [`Plan::add_address`] adds one.
     pub addresses: Vec<Ipv4Addr>,
+    /// Addresses of other hosts. Packets to them leave by this device, if no address of their
+    /// sender says otherwise.
+    pub behind: Vec<Ipv4Addr>,
+}
+
+/// Where a device is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceAt {
+    /// The index of its host.
+    pub host: usize,
+    /// Its index among the devices of the host.
+    pub device: usize,
 }
 
 /// One direction of a link.
@@ -75,6 +89,9 @@ pub struct RoutePlan {
     pub links: Vec<usize>,
     /// The index of the lane in which packets are delayed before the first link.
     pub lane: Option<usize>,
+    /// The devices where the packets enter and leave, if those are not the ones with the two
+    /// addresses: a host that forwards has packets of others.
+    pub between: Option<[DeviceAt; 2]>,
 }
 
 /// A random delay of each packet before its first link, uniform from zero to a bound, in order: the

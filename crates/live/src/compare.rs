@@ -5,6 +5,7 @@ use scenario::{Run, Scenario};
 use serde::Serialize;
 
 use crate::completions::{self, CompletionRow, has_own_row};
+use crate::gateways::GatewayResult;
 use crate::run::Outcome;
 
 /// The least utilisation, in either run, of a link's direction that is shown.
@@ -28,6 +29,8 @@ pub struct Comparison {
     pub completions: Vec<CompletionRow>,
     /// A row for each window and direction of a link that carried something.
     pub links: Vec<LinkRow>,
+    /// The ends of pairs of gateways in the real run, by their names and nodes.
+    pub gateways: Vec<GatewayResult>,
 }
 
 /// A flow in a window.
@@ -137,6 +140,7 @@ impl Comparison {
             why: real.report.why.clone(),
             flows,
             links,
+            gateways: real.gateways.clone(),
         }
     }
 
@@ -160,7 +164,8 @@ impl Comparison {
             links.row([name(&row.link, &row.window)].into_iter().chain(cells));
         }
         let has_flows = self.flows.iter().any(|row| !row.is_arrival);
-        let tables = [self.completions_table(), has_flows.then_some(flows), Some(links)];
+        let flows = has_flows.then_some(flows);
+        let tables = [self.completions_table(), flows, Some(links), self.gateways_table()];
         tables.iter().flatten().map(ToString::to_string).collect::<Vec<String>>().join("\n")
     }
 
@@ -206,7 +211,31 @@ impl Comparison {
             ];
             links.row([name(&row.link, &row.window)].into_iter().chain(cells));
         }
-        format!("{flows}\n{links}")
+        let tables = [Some(flows), Some(links), self.gateways_table()];
+        tables.iter().flatten().map(ToString::to_string).collect::<Vec<String>>().join("\n")
+    }
+
+    /// The paths of gateways at the end of the real run, where data entered, if there are any.
+    fn gateways_table(&self) -> Option<Table> {
+        let titles = ["window, kB", "round trip, ms", "decreases", "chokes"];
+        let mut table = columns("gateways and paths", titles);
+        let mut is_empty = true;
+        for end in &self.gateways {
+            for (path, index) in end.paths.iter().zip(1..) {
+                // Where nothing enters, nothing is measured.
+                let Some(round_trip) = path.round_trip_us else { continue };
+                is_empty = false;
+                let cells = [
+                    number(Some(count(path.window) / 1e3), 1),
+                    number(Some(count(round_trip) / 1e3), 1),
+                    path.decreases.to_string(),
+                    path.chokes.to_string(),
+                ];
+                let name = format!("{} at {}, path {index}", end.gateway, end.node);
+                table.row([name].into_iter().chain(cells));
+            }
+        }
+        (!is_empty).then_some(table)
     }
 }
 
@@ -220,7 +249,7 @@ fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or("-".into(), |value| format!("{value:.digits$}"))
 }
 
-#[expect(clippy::cast_precision_loss, reason = "packets of a run, far below 2^53")]
+#[expect(clippy::cast_precision_loss, reason = "counts of a run, far below 2^53")]
 fn count(packets: u64) -> f64 {
     packets as f64
 }
@@ -228,6 +257,7 @@ fn count(packets: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gateways::GatewayPath;
 
     #[test]
     fn a_table_has_what_is_known() {
@@ -249,6 +279,12 @@ mod tests {
             difference: Some(-0.5),
             ..LinkRow::default()
         };
+        let end = |node: &str, round_trip_us| GatewayResult {
+            gateway: "site".into(),
+            node: node.into(),
+            paths: vec![GatewayPath { window: 17_612, round_trip_us, decreases: 66, chokes: 0 }],
+            ..GatewayResult::default()
+        };
         let comparison = Comparison {
             scenario: "test".into(),
             seed: 1,
@@ -257,6 +293,7 @@ mod tests {
             completions: Vec::new(),
             flows: vec![flow("tcp1", Some(10.0), 9.75), flow("tcp2", None, 4.0)],
             links: vec![link],
+            gateways: vec![end("e", Some(25_060)), end("x", None)],
         };
         let expected = "goodput, Mbit/s  simulated   real  ratio\n\
                         ---------------  ---------  -----  -----\n\
@@ -265,7 +302,11 @@ mod tests {
                         \n\
                         queueing delay, ms  simulated   real  difference\n\
                         ------------------  ---------  -----  ----------\n\
-                        bottleneck/up           20.00  19.50       -0.50\n";
+                        bottleneck/up           20.00  19.50       -0.50\n\
+                        \n\
+                        gateways and paths  window, kB  round trip, ms  decreases  chokes\n\
+                        ------------------  ----------  --------------  ---------  ------\n\
+                        site at e, path 1         17.6            25.1         66       0\n";
         assert_eq!(comparison.table(), expected);
     }
 }

@@ -8,11 +8,15 @@ use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::gateways::{GatewayEnd, GatewayResult};
+
 /// What the process of one host is to do.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Description {
     /// The ends of flows at this host.
     pub flows: Vec<FlowEnd>,
+    /// The background gateway at this node, which then has no flows.
+    pub gateway: Option<GatewayEnd>,
     /// When to read the counters.
     pub edges: Vec<u64>,
     /// The end of the run.
@@ -87,6 +91,8 @@ pub enum Traffic {
         controller: String,
         /// Whether the kernel paces.
         pacing: bool,
+        /// The payload of a full segment; `None`: what the route carries.
+        mss: Option<u16>,
         /// What is sent.
         source: Source,
     },
@@ -178,6 +184,18 @@ pub enum Answer {
         flow: String,
         /// Segments sent again, of all paths; of UDP, datagrams that the kernel did not take.
         retransmitted: u64,
+    },
+    /// A gateway listens. It is ready once it knows the others' keys, and has every path to them.
+    Listening {
+        /// The fingerprint of its key.
+        key: String,
+    },
+    /// What a gateway did for one of its pairs.
+    Carried(GatewayResult),
+    /// A gateway cannot do its work, and with that the run ends.
+    NoGateway {
+        /// The error.
+        error: String,
     },
     /// A flow failed, and with it the run.
     Failed {

@@ -20,6 +20,16 @@ pub enum PlanError {
         /// The reason.
         reason: String,
     },
+    /// A pair of gateways has a setting that the product's have not.
+    #[error("gateway.{gateway}: `{key}`: {reason}")]
+    Gateway {
+        /// The pair.
+        gateway: String,
+        /// The key.
+        key: &'static str,
+        /// The reason.
+        reason: String,
+    },
     /// A measure that only the simulator has.
     #[error("`measure`: '{0}' is only simulated: real hosts have no common view of a packet")]
     Measure(&'static str),

@@ -15,12 +15,12 @@ use std::thread;
 use std::time::Duration;
 
 use scenario::Registry;
-use serde::Serialize;
 use sys::clock::Clock;
 use thiserror::Error;
 use units::Time;
 
 use crate::describe::{Answer, Begin, Description, FlowEnd, Side, Traffic};
+use crate::messages::{read, write};
 use clock::sleep_until;
 use striped::Keys;
 
@@ -199,8 +199,8 @@ fn prepare(
     registry: &Registry,
 ) -> io::Result<Vec<Task>> {
     match (&end.traffic, end.side) {
-        (Traffic::Tcp { controller, pacing, source }, Side::Sender) => {
-            tcp::senders(end, controller, *pacing, source, tally)
+        (Traffic::Tcp { controller, pacing, mss, source }, Side::Sender) => {
+            tcp::senders(end, controller, (*pacing, *mss), source, tally)
         }
         (Traffic::Tcp { source, .. }, Side::Receiver) => tcp::receivers(end, source, tally),
         (Traffic::Udp { packet, rate, size }, Side::Sender) => {
@@ -222,18 +222,4 @@ fn fail(output: &mut impl Write, flow: &str, error: io::Error) -> Result<(), Flo
     let answer = Answer::Failed { flow: flow.to_owned(), error: error.to_string() };
     write(output, &answer)?;
     Err(FlowEndError::Flow { flow: flow.to_owned(), error })
-}
-
-fn read<T: serde::de::DeserializeOwned>(input: &mut impl BufRead) -> io::Result<T> {
-    let mut line = String::new();
-    if input.read_line(&mut line)? == 0 {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    serde_json::from_str(&line).map_err(io::Error::from)
-}
-
-fn write(output: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *output, message)?;
-    output.write_all(b"\n")?;
-    output.flush()
 }

@@ -2,13 +2,16 @@
 //!
 //! [`Plan::new`] turns a scenario into a network of namespaces and into the flows of each host.
 //! [`run`] carries it out: the links of `emulate` between real kernels, and in each namespace a
-//! process that runs [`flow_end`]. [`Comparison`] puts the results beside those of the simulator.
+//! process that runs [`flow_end`]; in that of a background gateway it is one of the front end's.
+//! [`Comparison`] puts the results beside those of the simulator.
 
 mod compare;
 mod completions;
 mod describe;
 mod error;
 pub mod flow_end;
+mod gateways;
+pub mod messages;
 mod plan;
 mod run;
 mod supported;
@@ -21,5 +24,6 @@ pub use describe::{
     Write,
 };
 pub use error::PlanError;
+pub use gateways::{GatewayEnd, GatewayPath, GatewayResult, GatewaySite, Meet};
 pub use plan::Plan;
-pub use run::{FlowResult, Outcome, RunError, run};
+pub use run::{FlowResult, Outcome, Process, RunError, run};

@@ -1,10 +1,13 @@
 //! From a scenario to hosts, addresses and the ends of flows.
 
+mod gateways;
+
 use std::collections::HashMap;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use emulate::mesh::{
-    self, DevicePlan, HostPlan, LanePlan, LinkPlan, RoutePlan, WindowSpan, device_name,
+    self, DeviceAt, DevicePlan, HostPlan, LanePlan, LinkPlan, RoutePlan, WindowSpan, device_name,
 };
 use scenario::file::{FlowSpec, LinkSpec, Scenario, Transport};
 use scenario::{FlowLayout, ScenarioError};
@@ -13,6 +16,7 @@ use units::{Seed, Span, Time};
 use crate::describe::{Description, FlowEnd, PathEnd, Side, Traffic};
 use crate::error::{MOST_FLOWS, PlanError};
 use crate::supported;
+use gateways::Pair;
 
 /// The port of the first flow; each has the next one.
 const FIRST_PORT: u16 = 5_001;
@@ -34,10 +38,13 @@ impl Plan {
     /// If the scenario has what real hosts cannot do.
     pub fn new(scenario: &Scenario, seed: Seed) -> Result<Plan, PlanError> {
         supported::check(scenario)?;
-        let traffic: Vec<Traffic> =
-            scenario.flows.iter().map(supported::traffic).collect::<Result<_, _>>()?;
         let layout = scenario.layout(seed).map_err(ScenarioError::from)?;
+        let flows = scenario.flows.iter().zip(&layout.flows);
+        let traffic: Vec<Traffic> = flows
+            .map(|(spec, flow)| supported::traffic(spec, flow.file))
+            .collect::<Result<_, _>>()?;
         let mut draft = Draft::new(scenario, seed);
+        draft.add_gateways(&layout.gateways)?;
         for ((spec, flow), traffic) in scenario.flows.iter().zip(&layout.flows).zip(&traffic) {
             draft.add(spec, flow, traffic)?;
         }
@@ -55,6 +62,8 @@ struct Draft<'a> {
     devices: HashMap<(usize, usize), usize>,
     /// Whether the TCP flows of a host use ECN, if it has any.
     ecn: HashMap<usize, bool>,
+    /// The pairs of gateways, by their numbers in the file.
+    gateways: HashMap<usize, Pair>,
 }
 
 impl<'a> Draft<'a> {
@@ -80,6 +89,7 @@ impl<'a> Draft<'a> {
             host_by_name: HashMap::new(),
             devices: HashMap::new(),
             ecn: HashMap::new(),
+            gateways: HashMap::new(),
         }
     }
 
@@ -108,16 +118,13 @@ impl<'a> Draft<'a> {
             self.plan.mesh.lanes.len() - 1
         });
         let mut paths = [Vec::new(), Vec::new()];
-        for [there, back] in &flow.routes {
-            let first = *there.first().expect("hosts differ");
-            let last = *there.last().expect("hosts differ");
-            let from = self.address(hosts[0], first / 2)?;
-            let to = self.address(hosts[1], last / 2)?;
-            let routes = &mut self.plan.mesh.routes;
-            routes.push(RoutePlan { from, to, links: there.clone(), lane });
-            if !back.is_empty() {
-                routes.push(RoutePlan { from: to, to: from, links: back.clone(), lane: None });
-            }
+        for route in &flow.routes {
+            let [from, to] = match (spec.gateway, &flow.inside) {
+                (Some(through), Some(inside)) => {
+                    self.add_through(through, hosts, route, inside, lane)?
+                }
+                _ => self.add_route(hosts, route, lane)?,
+            };
             paths[0].push(PathEnd { local: from, remote: to });
             paths[1].push(PathEnd { local: to, remote: from });
         }
@@ -137,6 +144,24 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
+    /// The routes of one connection, there and back; the addresses of its ends.
+    fn add_route(
+        &mut self,
+        hosts: [usize; 2],
+        [there, back]: &[Vec<usize>; 2],
+        lane: Option<usize>,
+    ) -> Result<[Ipv4Addr; 2], PlanError> {
+        let from = self.address(hosts[0], first(there) / 2)?;
+        let to = self.address(hosts[1], last(there) / 2)?;
+        let routes = &mut self.plan.mesh.routes;
+        routes.push(RoutePlan { from, to, links: there.clone(), lane, between: None });
+        if !back.is_empty() {
+            let links = back.clone();
+            routes.push(RoutePlan { from: to, to: from, links, lane: None, between: None });
+        }
+        Ok([from, to])
+    }
+
     /// The host of this name.
     fn host(&mut self, name: &Arc<str>) -> usize {
         let (mesh, hosts) = (&mut self.plan.mesh.hosts, &mut self.plan.hosts);
@@ -148,15 +173,21 @@ impl<'a> Draft<'a> {
     }
 
     /// A fresh address of a host on its device at a link.
-    fn address(&mut self, host: usize, link: usize) -> Result<std::net::Ipv4Addr, PlanError> {
+    fn address(&mut self, host: usize, link: usize) -> Result<Ipv4Addr, PlanError> {
+        let device = self.device(host, link).device;
+        Ok(self.plan.mesh.add_address(host, device)?)
+    }
+
+    /// The device of a host at a link.
+    fn device(&mut self, host: usize, link: usize) -> DeviceAt {
         let devices = &mut self.plan.mesh.hosts[host].devices;
         let name = &self.scenario.links[link].name;
         let device = *self.devices.entry((host, link)).or_insert_with(|| {
             let name = device_name(name, devices.len() + 1);
-            devices.push(DevicePlan { name, addresses: Vec::new() });
+            devices.push(DevicePlan { name, ..DevicePlan::default() });
             devices.len() - 1
         });
-        Ok(self.plan.mesh.add_address(host, device)?)
+        DeviceAt { host, device }
     }
 
     fn finish(mut self) -> Plan {
@@ -174,4 +205,14 @@ impl<'a> Draft<'a> {
         }
         self.plan
     }
+}
+
+/// The first of the links' directions of a route.
+fn first(route: &[usize]) -> usize {
+    *route.first().expect("hosts differ")
+}
+
+/// The last one.
+fn last(route: &[usize]) -> usize {
+    *route.last().expect("hosts differ")
 }

@@ -1,6 +1,7 @@
 //! A run: the network, a process for each host, and their answers.
 
-use std::io::{self, BufRead, BufReader, Write};
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
@@ -16,12 +17,14 @@ use units::Seed;
 
 use crate::describe::{Answer, Begin, FlowKey};
 use crate::error::PlanError;
+use crate::gateways::{GatewayResult, Meet};
+use crate::messages;
 use crate::plan::Plan;
 use crate::watch::{self, Watch};
 use scenario::Scenario;
 
-/// The time that the processes have to open their sockets.
-const READY_LIMIT: Duration = Duration::from_secs(15);
+/// The time that the processes have to open their sockets, and gateways to find all paths.
+const READY_LIMIT: Duration = Duration::from_secs(30);
 /// The time between the last process that is ready and the begin of the run.
 const LEAD: Duration = Duration::from_millis(200);
 /// The time that the processes have to answer after the end of the run.
@@ -34,6 +37,8 @@ pub struct Outcome {
     pub windows: Vec<String>,
     /// The flows, in the order of the file.
     pub flows: Vec<FlowResult>,
+    /// The ends of the pairs of gateways, by their names and nodes.
+    pub gateways: Vec<GatewayResult>,
     /// How late a process of usual priority woke up, in µs: as late as those of the hosts.
     pub hosts_late_us: Quantiles,
     /// The emulator's report, and the links. Whether the run counts depends on the hosts too.
@@ -77,6 +82,14 @@ pub enum RunError {
         /// The error, of another process.
         error: String,
     },
+    /// A gateway cannot do its work.
+    #[error("the gateway of the node '{node}': {error}")]
+    Gateway {
+        /// The node.
+        node: String,
+        /// The error, of another process.
+        error: String,
+    },
     /// The process of a host could not be run.
     #[error("{doing} the process of the host '{host}': {error}")]
     Host {
@@ -93,21 +106,29 @@ pub enum RunError {
     Silent(String),
 }
 
-/// Runs a scenario with this seed. `launch` makes the command of a host's process, which is to
-/// call [`crate::flow_end::run`] on its standard input and output. To be called on a thread that
-/// lives as long as the run.
+/// The process of a host, of two kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Process {
+    /// It calls [`crate::flow_end::run`] on its standard input and output.
+    FlowEnd,
+    /// It is the background gateway that its description has: [`crate::GatewayEnd`].
+    Gateway,
+}
+
+/// Runs a scenario with this seed. `launch` makes the command of a host's process. To be called on
+/// a thread that lives as long as the run.
 ///
 /// # Errors
 /// If the scenario has what real hosts cannot do, the network cannot be built, or a flow fails.
 pub fn run(
     scenario: &Scenario,
     seed: Seed,
-    launch: impl Fn() -> Command,
+    launch: impl Fn(Process) -> Command,
 ) -> Result<Outcome, RunError> {
     let plan = Plan::new(scenario, seed)?;
     let mesh = Mesh::new(plan.mesh.clone())?;
     let mut hosts = Hosts::launch(&plan, &mesh, launch)?;
-    let keys = hosts.wait_until_ready()?;
+    let keys = hosts.wait_until_ready(&plan)?;
     // Both clocks are the monotonic one.
     let (begin, at) = (Instant::now() + LEAD, Clock::SYSTEM.now().as_nanos() + lead_nanos());
     mesh.start(begin)?;
@@ -135,7 +156,14 @@ pub fn run(
     let names = scenario.flows.iter().map(|flow| flow.name.to_string());
     let flows = names.map(|flow| result(flow, &answers, &spans, edges)).collect();
     let windows = windows.map(|window| window.name.clone()).collect();
-    Ok(Outcome { windows, flows, hosts_late_us, report })
+    let gateways = answers.into_iter().filter_map(|answer| match answer {
+        Answer::Carried(result) => Some(result),
+        _ => None,
+    });
+    let mut gateways: Vec<GatewayResult> = gateways.collect();
+    // They answer in any order.
+    gateways.sort_by(|a, b| (&a.gateway, &a.node).cmp(&(&b.gateway, &b.node)));
+    Ok(Outcome { windows, flows, gateways, hosts_late_us, report })
 }
 
 fn lead_nanos() -> u64 {
@@ -183,7 +211,11 @@ struct Hosts {
 
 impl Hosts {
     /// Starts them and gives each its description.
-    fn launch(plan: &Plan, mesh: &Mesh, launch: impl Fn() -> Command) -> Result<Hosts, RunError> {
+    fn launch(
+        plan: &Plan,
+        mesh: &Mesh,
+        launch: impl Fn(Process) -> Command,
+    ) -> Result<Hosts, RunError> {
         let (say, heard) = mpsc::channel();
         let names: Vec<String> = plan.mesh.hosts.iter().map(|host| host.name.clone()).collect();
         let mut hosts = Hosts { names, children: Vec::new(), heard };
@@ -192,7 +224,10 @@ impl Hosts {
                 let host = hosts.names[index].clone();
                 move |error: io::Error| RunError::Host { doing, host, error }
             };
-            let mut command = launch();
+            let mut command = launch(match description.gateway {
+                Some(_) => Process::Gateway,
+                None => Process::FlowEnd,
+            });
             command.stdin(Stdio::piped()).stdout(Stdio::piped());
             mesh.place(&mut command, index).map_err(at_host("placing"))?;
             let mut child = command.spawn().map_err(at_host("starting"))?;
@@ -207,7 +242,7 @@ impl Hosts {
                 }
                 let _ = say.send((index, None));
             };
-            let told = tell(&mut input, description).map_err(at_host("telling"));
+            let told = messages::write(&mut input, description).map_err(at_host("telling"));
             let listening = thread::Builder::new().spawn(listen);
             let listening = listening.map_err(at_host("listening to"));
             hosts.children.push((child, input));
@@ -218,26 +253,45 @@ impl Hosts {
     }
 
     fn tell_all(&mut self, message: &Begin) -> Result<(), RunError> {
-        for (index, (_, input)) in self.children.iter_mut().enumerate() {
-            tell(input, message).map_err(|error| RunError::Host {
-                doing: "telling",
-                host: self.names[index].clone(),
-                error,
-            })?;
+        (0..self.children.len()).try_for_each(|host| self.tell_one(host, message))
+    }
+
+    fn tell_one(&mut self, host: usize, message: &impl Serialize) -> Result<(), RunError> {
+        messages::write(&mut self.children[host].1, message).map_err(|error| RunError::Host {
+            doing: "telling",
+            host: self.names[host].clone(),
+            error,
+        })
+    }
+
+    /// Tells each gateway the keys of those that it has paths to.
+    fn introduce(&mut self, plan: &Plan, keys: &BTreeMap<usize, String>) -> Result<(), RunError> {
+        for (host, description) in plan.hosts.iter().enumerate() {
+            let Some(gateway) = &description.gateway else { continue };
+            let keys = gateway.sites.iter().map(|site| keys[&site.peer].clone()).collect();
+            self.tell_one(host, &Meet { keys })?;
         }
         Ok(())
     }
 
-    /// Waits for all; returns their keys.
-    fn wait_until_ready(&self) -> Result<Vec<FlowKey>, RunError> {
+    /// Waits for all, and lets gateways know each other's keys; returns those of flows.
+    fn wait_until_ready(&mut self, plan: &Plan) -> Result<Vec<FlowKey>, RunError> {
         let limit = Instant::now() + READY_LIMIT;
         let mut all = Vec::new();
+        let mut gateways = BTreeMap::new();
+        let expected = plan.hosts.iter().filter(|host| host.gateway.is_some()).count();
         let mut waiting: Vec<bool> = self.names.iter().map(|_| true).collect();
         while let Some(first) = waiting.iter().position(|waits| *waits) {
             match self.hear(limit, first)? {
                 (host, Some(Answer::Ready { keys })) => {
                     waiting[host] = false;
                     all.extend(keys);
+                }
+                (host, Some(Answer::Listening { key })) => {
+                    gateways.insert(host, key);
+                    if gateways.len() == expected {
+                        self.introduce(plan, &gateways)?;
+                    }
                 }
                 (host, _) => return Err(RunError::Silent(self.names[host].clone())),
             }
@@ -251,6 +305,10 @@ impl Hosts {
         let mut answers = Vec::new();
         while let Some(first) = running.iter().position(|runs| *runs) {
             match self.hear(limit, first)? {
+                (host, Some(Answer::Carried(result))) => {
+                    let node = self.names[host].clone();
+                    answers.push(Answer::Carried(GatewayResult { node, ..result }));
+                }
                 (_, Some(answer)) => answers.push(answer),
                 (host, None) => running[host] = false,
             }
@@ -266,18 +324,15 @@ impl Hosts {
             Ok((host, Some(Answer::Failed { flow, error }))) => {
                 Err(RunError::Flow { flow, host: self.names[host].clone(), error })
             }
+            Ok((host, Some(Answer::NoGateway { error }))) => {
+                Err(RunError::Gateway { node: self.names[host].clone(), error })
+            }
             Ok(heard) => Ok(heard),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                 Err(RunError::Silent(self.names[waited].clone()))
             }
         }
     }
-}
-
-fn tell<T: Serialize>(input: &mut ChildStdin, message: &T) -> io::Result<()> {
-    serde_json::to_writer(&mut *input, message)?;
-    input.write_all(b"\n")?;
-    input.flush()
 }
 
 impl Drop for Hosts {

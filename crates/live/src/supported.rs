@@ -1,18 +1,28 @@
 //! What of a scenario file real hosts can do. All else is an error that names the key: a run that
 //! left a key out would measure another scenario.
 
+use std::collections::HashSet;
+
 use ptcp::{Config as PtcpConfig, Restripe};
 use scenario::distribution::Distribution;
-use scenario::file::{FlowSpec, Pace, PtcpSpec, Scenario, TcpSpec, Transport, UdpSpec, Workload};
+use scenario::file::{
+    FlowSpec, GatewaySpec, Pace, PtcpSpec, Scenario, TcpSpec, Transport, UdpSpec, Workload,
+};
 use tcp::{Config as TcpConfig, Detection};
-use units::Span;
+use units::{Bytes, Span};
 
 use crate::describe::{Source, StripedSettings, Traffic, Write};
 use crate::error::PlanError;
+use crate::gateways::OVERHEAD;
 
 /// The controllers that kernels have under these names; which of them this one has, its sockets
 /// say.
 const KERNEL: [&str; 3] = ["reno", "cubic", "bbr"];
+
+/// The payload of a full segment with timestamps where the MTU is 1500 B.
+const LARGEST_SEGMENT: u64 = 1_448;
+/// The least one that is asked of a kernel: what every host takes (RFC 9293, 3.7.1).
+const LEAST_SEGMENT: u64 = 524;
 
 type Result<T> = std::result::Result<T, PlanError>;
 
@@ -24,7 +34,50 @@ pub(crate) fn check(scenario: &Scenario) -> Result<()> {
     if scenario.measures_gaps {
         return Err(PlanError::Measure("gap"));
     }
+    let mut pairs = HashSet::new();
+    for (number, spec) in scenario.gateways.iter().enumerate() {
+        let flows = scenario.flows.iter().filter_map(|flow| flow.gateway);
+        let flows = flows.filter(|through| through.gateway == number).count();
+        if flows > 0 {
+            gateway(spec, flows)?;
+            let mut ends = spec.ends.clone();
+            ends.sort();
+            if !pairs.insert(ends) {
+                let reason = "another pair that flows go through is between the same nodes";
+                return refuse_gateway(spec, "exit", reason);
+            }
+        }
+    }
     Ok(())
+}
+
+/// Checks that the product's gateways are as the file wants them, for so many flows.
+fn gateway(spec: &GatewaySpec, flows: usize) -> Result<()> {
+    if let Some(key) = spec.unlike_shipped() {
+        return refuse_gateway(spec, key, "real gateways have their own value; leave it out");
+    }
+    // A connection that is alone is the site.
+    if flows > 1 && !spec.is_shared() {
+        return refuse_gateway(
+            spec,
+            "sharing",
+            "connections between real gateways share one controller: say 'site'",
+        );
+    }
+    if spec.overhead.is_some_and(|overhead| overhead.0 != OVERHEAD) {
+        let reason = format!("real gateways add {OVERHEAD} B to a packet");
+        return refuse_gateway(spec, "overhead", reason);
+    }
+    Ok(())
+}
+
+/// Why a pair of gateways cannot be run: the key, and the reason.
+fn refuse_gateway<T>(
+    spec: &GatewaySpec,
+    key: &'static str,
+    reason: impl Into<String>,
+) -> Result<T> {
+    Err(PlanError::Gateway { gateway: spec.name.to_string(), key, reason: reason.into() })
 }
 
 /// Why a flow cannot be carried: the key, and the reason.
@@ -32,17 +85,14 @@ fn refuse<T>(flow: &FlowSpec, key: &str, reason: impl Into<String>) -> Result<T>
     Err(PlanError::Flow { flow: flow.name.to_string(), key: key.to_owned(), reason: reason.into() })
 }
 
-/// The traffic of a flow.
-pub(crate) fn traffic(flow: &FlowSpec) -> Result<Traffic> {
-    if flow.gateway.is_some() {
-        return refuse(flow, "gateway", "background gateways are only simulated");
-    }
+/// The traffic of a flow whose file, if it has one, has this size.
+pub(crate) fn traffic(flow: &FlowSpec, file: Option<Bytes>) -> Result<Traffic> {
     if !flow.reroutes.is_empty() {
         return refuse(flow, "reroute", "the routes of emulated networks do not change");
     }
     match &*flow.transport {
-        Transport::Tcp(spec) => tcp(flow, spec),
-        Transport::Ptcp(spec) => striped(flow, spec),
+        Transport::Tcp(spec) => tcp(flow, spec, file),
+        Transport::Ptcp(spec) => striped(flow, spec, file),
         Transport::Sockets(_) => {
             refuse(flow, "transport", "'sockets' is only simulated; use 'tcp' flows, one a path")
         }
@@ -50,7 +100,7 @@ pub(crate) fn traffic(flow: &FlowSpec) -> Result<Traffic> {
     }
 }
 
-fn tcp(flow: &FlowSpec, spec: &TcpSpec) -> Result<Traffic> {
+fn tcp(flow: &FlowSpec, spec: &TcpSpec, file: Option<Bytes>) -> Result<Traffic> {
     if !KERNEL.contains(&spec.controller.as_str()) {
         return refuse(
             flow,
@@ -62,20 +112,35 @@ fn tcp(flow: &FlowSpec, spec: &TcpSpec) -> Result<Traffic> {
         );
     }
     endpoint(flow, &spec.config)?;
-    let source = source(flow, &spec.workload)?;
+    let source = source(flow, &spec.workload, file)?;
     if spec.subflows.len() > 1 && matches!(source, Source::Stream(_) | Source::Trace(_)) {
         return refuse(flow, "source", "wants one path where the kernel's TCP carries it");
     }
-    Ok(Traffic::Tcp { controller: spec.controller.clone(), pacing: spec.config.pacing, source })
+    let TcpConfig { mss, pacing, .. } = *spec.config;
+    let mss = if mss == TcpConfig::default().mss { None } else { Some(segment(flow, mss)?) };
+    Ok(Traffic::Tcp { controller: spec.controller.clone(), pacing, mss, source })
+}
+
+/// The payload of a full segment, which may be less than what the route carries.
+fn segment(flow: &FlowSpec, mss: Bytes) -> Result<u16> {
+    let (most, why) = match flow.gateway {
+        Some(_) => (LARGEST_SEGMENT - OVERHEAD, "through real gateways"),
+        None => (LARGEST_SEGMENT, "with an MTU of 1500 B"),
+    };
+    match u16::try_from(mss.0).ok().filter(|_| (LEAST_SEGMENT..=most).contains(&mss.0)) {
+        Some(mss) => Ok(mss),
+        None => refuse(flow, "tcp.mss", format!("is {LEAST_SEGMENT} to {most} B {why}")),
+    }
 }
 
 /// Checks that the kernel's TCP does what a file asks for.
 fn endpoint(flow: &FlowSpec, config: &TcpConfig) -> Result<()> {
     let usual = TcpConfig::default();
+    // Ten segments of a kernel, too, are as large as its segments.
+    let initial_window = Bytes(usual.initial_window.0 / usual.mss.0 * config.mss.0);
     let differs = [
-        ("tcp.mss", config.mss != usual.mss),
         ("tcp.headers", config.headers != usual.headers),
-        ("tcp.initial_window", config.initial_window != usual.initial_window),
+        ("tcp.initial_window", config.initial_window != initial_window),
         ("tcp.initial_threshold", config.initial_threshold != usual.initial_threshold),
         ("tcp.min_rto", config.min_rto != usual.min_rto),
         ("tcp.receive_buffer", config.receive_buffer != usual.receive_buffer),
@@ -92,13 +157,13 @@ fn endpoint(flow: &FlowSpec, config: &TcpConfig) -> Result<()> {
     }
 }
 
-fn source(flow: &FlowSpec, workload: &Workload) -> Result<Source> {
-    if let Some(size) = flow.size {
+fn source(flow: &FlowSpec, workload: &Workload, file: Option<Bytes>) -> Result<Source> {
+    if let Some(size) = file {
         return Ok(Source::File(size.0));
     }
     match workload {
         Workload::Bulk => Ok(Source::Bulk),
-        Workload::File(size) => Ok(Source::File(constant(flow, "source.file", size)?)),
+        Workload::File(_) => unreachable!("the layout of a flow has the size of its file"),
         Workload::Stream(rate) => Ok(Source::Stream(rate.as_bits())),
         Workload::Trace(writes) => Ok(Source::Trace(
             writes.iter().map(|(at, bytes)| Write { at: nanos(*at), bytes: bytes.0 }).collect(),
@@ -139,7 +204,7 @@ fn udp(flow: &FlowSpec, spec: &UdpSpec) -> Result<Traffic> {
     Ok(Traffic::Udp { packet, rate: rate.as_bits(), size })
 }
 
-fn striped(flow: &FlowSpec, spec: &PtcpSpec) -> Result<Traffic> {
+fn striped(flow: &FlowSpec, spec: &PtcpSpec, file: Option<Bytes>) -> Result<Traffic> {
     let PtcpConfig { restripe, reinject, pacing, hystart, ecn, .. } = spec.config;
     let known = PtcpConfig { restripe, reinject, pacing, hystart, ecn, ..unlimited(&spec.config) };
     if known != spec.config {
@@ -160,7 +225,7 @@ fn striped(flow: &FlowSpec, spec: &PtcpSpec) -> Result<Traffic> {
         controller: spec.controller.clone(),
         scheduler: spec.scheduler.clone(),
         settings,
-        source: source(flow, &spec.workload)?,
+        source: source(flow, &spec.workload, file)?,
     })
 }
 

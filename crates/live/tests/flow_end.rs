@@ -35,7 +35,12 @@ fn ends(flow: &str, port: u16, paths: u8, traffic: &Traffic) -> [FlowEnd; 2] {
 
 /// Runs the ends of flows for 500 ms; returns their answers after the first one.
 fn run(flows: Vec<FlowEnd>) -> (Vec<Answer>, Result<(), FlowEndError>) {
-    let description = Description { flows, edges: vec![250 * MS, 500 * MS], duration: 500 * MS };
+    let description = Description {
+        flows,
+        edges: vec![250 * MS, 500 * MS],
+        duration: 500 * MS,
+        ..Description::default()
+    };
     let (input, mut tell) = pipe().expect("a pipe");
     let (mut heard, output) = pipe().expect("a pipe");
     let host =
@@ -72,7 +77,7 @@ fn received<'a>(answers: &'a [Answer], wanted: &str) -> (&'a [Vec<u64>], Option<
 }
 
 fn tcp(source: Source) -> Traffic {
-    Traffic::Tcp { controller: "reno".into(), pacing: false, source }
+    Traffic::Tcp { controller: "reno".into(), pacing: false, mss: None, source }
 }
 
 fn striped(controller: &str, source: Source) -> Traffic {
@@ -164,8 +169,12 @@ fn a_flow_ends_at_its_stop() {
 
 #[test]
 fn a_flow_that_this_host_cannot_do_ends_the_run() {
-    let unknown =
-        Traffic::Tcp { controller: "no-such-control".into(), pacing: false, source: Source::Bulk };
+    let unknown = Traffic::Tcp {
+        controller: "no-such-control".into(),
+        pacing: false,
+        mss: None,
+        source: Source::Bulk,
+    };
     let striped = striped("no-such-rule", Source::Bulk);
     for (traffic, part) in [
         (unknown, "`controller`: this kernel has no congestion control 'no-such-control'"),

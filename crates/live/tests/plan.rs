@@ -3,8 +3,9 @@
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use live::{Plan, Side, Source, Traffic, Write};
-use scenario::{Document, Scenario};
+use emulate::mesh::DeviceAt;
+use live::{GatewaySite, Plan, Side, Source, Traffic, Write};
+use scenario::{Document, RunOptions, Scenario};
 use units::Span;
 
 /// A host with two links to routers, behind which there is another one; `flows` are added.
@@ -73,7 +74,7 @@ fn each_path_has_addresses_and_a_route_of_its_own() {
     let last = &sender.paths[2];
     assert_eq!((last.local, last.remote), (Ipv4Addr::new(10, 1, 1, 2), Ipv4Addr::new(10, 2, 1, 3)));
     let source = Source::File(1_000_000);
-    let expected = Traffic::Tcp { controller: "cubic".into(), pacing: false, source };
+    let expected = Traffic::Tcp { controller: "cubic".into(), pacing: false, mss: None, source };
     assert_eq!(sender.traffic, expected);
 }
 
@@ -119,10 +120,9 @@ fn what_real_hosts_cannot_do_is_named() {
         ("controller = 'vegas'", "controller", "the kernel's TCP has no 'vegas'"),
         ("controller = 'bbr(tolerance=0.1)'", "controller", "without settings"),
         ("tcp = { detection = 'sack' }", "tcp.detection", "leave it out"),
-        ("tcp = { mss = '1000 B' }", "tcp.mss", "leave it out"),
+        ("tcp = { mss = '1449 B' }", "tcp.mss", "524 to 1448 B with an MTU of 1500 B"),
         ("tcp = { initial_window = 2 }", "tcp.initial_window", "leave it out"),
         ("source = { web = { mean = '30 kB' } }", "source", "only simulated"),
-        ("source = { file = { exponential = '30 kB' } }", "source.file", "give a constant"),
         ("transport = 'sockets'", "transport", "'sockets' is only simulated"),
         ("transport = 'udp'\ninterval = '1 ms'", "interval or trace", "have a `rate`"),
         ("transport = 'udp'\nrate = '1 Mbit/s'\npacket = '3000 B'", "packet", "1500 B"),
@@ -152,6 +152,117 @@ fn what_real_hosts_cannot_do_is_named() {
 }
 
 #[test]
+fn random_sizes_are_those_of_the_simulator() {
+    let keys = "source = { file = { exponential = '30 kB' } }\ntcp = { mss = '948 B' }";
+    let scenario = scenario(&flow(keys));
+    let plan = Plan::new(&scenario, scenario.seed).expect("real hosts can do it");
+    let Traffic::Tcp { source, mss, .. } = &plan.hosts[0].flows[0].traffic else { panic!("TCP") };
+    assert_eq!(*mss, Some(948));
+    let run = scenario.run(scenario.seed, RunOptions::default()).expect("it runs");
+    assert_eq!(source.size(), Some(run.requests[0].bytes.0));
+}
+
+/// A pair of gateways over both ways between two routers, with a flow from each side; `keys` are of
+/// the pair.
+fn site(keys: &str) -> Scenario {
+    let link = |name: &str, a: &str, b: &str| {
+        format!(
+            "[[link]]\nname = '{name}'\nbetween = ['{a}', '{b}']\nrate = '12 Mbit/s'\ndelay = '10 \
+             ms'\nqueue = '20 packets'\n"
+        )
+    };
+    let flow = |name: &str, from: &str, to: &str, more: &str| {
+        format!("[[flow]]\nname = '{name}'\nfrom = '{from}'\nto = '{to}'\njitter = 'off'\n{more}\n")
+    };
+    let through = "gateway = 'site'\ntcp = { mss = '1380 B' }";
+    let text = format!(
+        "name = 'site'\nduration = '10 s'\n{}{}{}{}{}{}{}{}",
+        link("near", "a", "e"),
+        link("one", "e", "x"),
+        link("two", "e", "x"),
+        link("far", "x", "b"),
+        link("beside", "a", "b"),
+        format_args!(
+            "[[gateway]]\nname = 'site'\nentry = 'e'\nexit = 'x'\npaths = [['one'], ['two']]\n\
+             {keys}\n[[gateway]]\nname = 'unused'\nentry = 'x'\nexit = 'e'\nprofile = 'paper'\n"
+        ),
+        [flow("backup", "a", "b", through), flow("copy", "b", "a", through)].concat(),
+        flow("mail", "a", "b", "controller = 'cubic'"),
+    );
+    Document::new(&text, "site.toml")
+        .and_then(|document| document.scenario(&[]))
+        .unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn a_gateway_is_a_host_with_a_device_for_each_path() {
+    let scenario = site("sharing = 'site'\noverhead = '68 B'");
+    let plan = Plan::new(&scenario, scenario.seed).expect("real gateways can do it");
+    let hosts = &plan.mesh.hosts;
+    let names: Vec<(&str, bool)> =
+        hosts.iter().map(|host| (host.name.as_str(), host.forwards)).collect();
+    assert_eq!(names, [("e", true), ("x", true), ("a", false), ("b", false)]);
+    let devices = |host: usize| -> Vec<(&str, usize, usize)> {
+        let devices = hosts[host].devices.iter();
+        devices.map(|one| (one.name.as_str(), one.addresses.len(), one.behind.len())).collect()
+    };
+    assert_eq!(devices(0), [("path.1", 1, 0), ("path.2", 1, 0), ("near", 0, 2)]);
+    assert_eq!(devices(1), [("path.1", 1, 0), ("far", 0, 2)]);
+    let address = |host, device, number| Ipv4Addr::new(10, host, device, number);
+    let at = address(2, 1, 1);
+    let [entry, exit] = [0, 1].map(|host: usize| plan.hosts[host].gateway.clone().expect("one"));
+    // The flows through the pair; the third has an address of its own, and a route past it.
+    let near = vec![address(3, 1, 1), address(3, 1, 2)];
+    let far = vec![address(4, 1, 1), address(4, 1, 2)];
+    assert_eq!((&entry.hosts, &exit.hosts), (&near, &far));
+    let site = |hosts: &[Ipv4Addr], at, peer| GatewaySite {
+        gateway: "site".into(),
+        hosts: hosts.to_vec(),
+        at,
+        paths: 2,
+        peer,
+    };
+    assert_eq!(entry.sites, [site(&far, Some(at), 1)]);
+    assert_eq!(exit.sites, [site(&near, None, 0)]);
+    // Links in the order of the file, each up and then down.
+    let routes: Vec<(&[usize], bool)> = (plan.mesh.routes.iter())
+        .map(|route| (route.links.as_slice(), route.between.is_some()))
+        .collect();
+    let paths = [(&[2][..], false), (&[3], false), (&[4], false), (&[5], false)];
+    assert_eq!(routes[..4], paths);
+    let backup = [(&[0][..], true), (&[1], true), (&[7], true), (&[6], true)];
+    assert_eq!(routes[4..8], backup);
+    let copy = [(&[7][..], true), (&[6], true), (&[0], true), (&[1], true)];
+    assert_eq!(routes[8..12], copy);
+    assert_eq!(routes[12..], [(&[8][..], false), (&[9], false)]);
+    let at_device = |host, device| DeviceAt { host, device };
+    let first = plan.mesh.routes[4].between.expect("it enters a gateway");
+    assert_eq!(first, [at_device(2, 0), at_device(0, 2)]);
+    let last = plan.mesh.routes[7].between.expect("it leaves a gateway");
+    assert_eq!(last, [at_device(1, 1), at_device(3, 0)]);
+}
+
+#[test]
+fn what_real_gateways_cannot_do_is_named() {
+    for (keys, key, part) in [
+        ("", "sharing", "say 'site'"),
+        ("sharing = 'site'\noverhead = '38 B'", "overhead", "68 B"),
+        ("sharing = 'site'\nprofile = 'paper'", "profile", "leave it out"),
+        ("sharing = 'site'\nreorder = 2.0", "reorder", "leave it out"),
+        ("sharing = 'site'\nadmission = 'off'", "admission", "leave it out"),
+        ("sharing = 'site'\ncontroller = { beta = 0.5 }", "controller", "leave it out"),
+    ] {
+        let scenario = site(keys);
+        let error = Plan::new(&scenario, scenario.seed).expect_err("real gateways cannot");
+        let (error, begin) = (error.to_string(), format!("gateway.site: `{key}`: "));
+        assert!(error.starts_with(&begin) && error.contains(part), "{keys}: {error}");
+    }
+    // The same value as the product's may be said.
+    let scenario = site("sharing = 'site'\nprofile = 'modern'\nadmission = 1.5\nhold = true");
+    Plan::new(&scenario, scenario.seed).expect("real gateways can do it");
+}
+
+#[test]
 fn the_calibration_scenarios_can_be_carried_out() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/calibration");
     let mut files = 0;
@@ -165,5 +276,5 @@ fn the_calibration_scenarios_can_be_carried_out() {
         }
         files += 1;
     }
-    assert_eq!(files, 10);
+    assert_eq!(files, 13);
 }

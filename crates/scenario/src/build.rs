@@ -18,7 +18,7 @@ use crate::draw;
 use crate::file::{Arrivals, FlowSpec, Place, Scenario, Start, Through, Transport, one_of};
 use crate::host::{FlowPlan, GatewayPlan, Node, Seat};
 use crate::packet::Packet;
-pub use layout::{FlowLayout, RunLayout};
+pub use layout::{FlowLayout, GatewayLayout, RunLayout};
 
 /// The packet whose wire time on the slowest link is the default bound of a flow's jitter.
 const FULL: Bytes = Bytes(1_500);
@@ -79,6 +79,13 @@ impl ArrivalClock {
     }
 }
 
+/// What the flows and the gateways of a simulation are made of, in the order of the file.
+#[derive(Debug)]
+struct Plans {
+    flows: Vec<Arc<FlowPlan>>,
+    gateways: gateways::GatewayPlans,
+}
+
 /// One end of a flow. Its agent is made together with the host, in its final place in memory.
 #[derive(Clone, Copy, Debug)]
 struct FlowEnd {
@@ -101,8 +108,8 @@ impl Scenario {
         self.build_with_plans(seed).map(|(built, _)| built)
     }
 
-    /// The simulation, and what its flows are made of.
-    fn build_with_plans(&self, seed: Seed) -> Result<(Built, Vec<Arc<FlowPlan>>), TopologyError> {
+    /// The simulation, and what its flows and gateways are made of.
+    fn build_with_plans(&self, seed: Seed) -> Result<(Built, Plans), TopologyError> {
         // The value is true until the host is added.
         let mut hosts: HashMap<&str, bool> = HashMap::with_capacity(2 * self.flows.len());
         hosts.extend(
@@ -194,11 +201,13 @@ impl Scenario {
             }));
         }
         let agents_at = |host: HostId| flow_ends[host.index()].len();
-        let (gateways, seats) = self.seats(passengers, seed, agents_at, &mut topology)?;
+        let (gateways, seats, gateway_plans) =
+            self.seats(passengers, seed, agents_at, &mut topology)?;
         let sim = topology.build(seed, |site| {
             let gateways = seats.get(&site.id).map_or(&[][..], Vec::as_slice);
             node(&flow_ends[site.id.index()], &plans, gateways)
         })?;
+        let plans = Plans { gateways: gateway_plans, flows: plans };
         Ok((Built { sim, flows, links, hosts: names, connections, gateways }, plans))
     }
 

@@ -55,7 +55,7 @@ pub mod sweep;
 pub mod threads;
 pub mod watch;
 
-pub use build::{Built, Ends, FlowLayout, GatewayEnds, RunLayout};
+pub use build::{Built, Ends, FlowLayout, GatewayEnds, GatewayLayout, RunLayout};
 pub use error::ScenarioError;
 pub use far_clock::FarClock;
 pub use file::{Document, Scenario, Setting};

@@ -2,6 +2,7 @@
 //! file between a namespace for each host, or a mesh of hosts, routers and address translators for
 //! other programs.
 
+pub(crate) mod gateway_end;
 pub(crate) mod scenario;
 
 use std::io;

@@ -13,8 +13,8 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use units::{Span, Time};
 
-use super::Plan;
 use super::measure::Measurer;
+use super::{DeviceAt, Plan, RoutePlan};
 use crate::driver::{Forward, Transmit};
 use crate::fabric::{Arrived, Fabric, Parcel};
 use crate::packet::View;
@@ -24,7 +24,7 @@ use crate::packet::View;
 pub(crate) struct MeshEngine {
     links: Fabric<Position>,
     routes: Vec<Route>,
-    route_by_ends: HashMap<(Ipv4Addr, Ipv4Addr), usize>,
+    route_by_ends: HashMap<RouteKey, usize>,
     lanes: Vec<Lane>,
     held: BinaryHeap<Reverse<Held>>,
     numbered: u64,
@@ -36,6 +36,9 @@ pub(crate) struct MeshEngine {
     /// Packets between addresses without a route.
     unrouted: u64,
 }
+
+/// What decides the route of a packet: the device where it enters, and its addresses.
+type RouteKey = (usize, Ipv4Addr, Ipv4Addr);
 
 #[derive(Debug)]
 struct Route {
@@ -113,27 +116,33 @@ impl MeshEngine {
     /// The engine of a plan, which starts once `start` is set.
     ///
     /// # Panics
-    /// If a route of the plan has no links, or ends at an address that no device has.
+    /// If a route of the plan has no links, or has an address that no device has.
     pub(crate) fn new(plan: &Plan, start: Arc<OnceLock<Time>>) -> MeshEngine {
         let devices = plan.hosts.iter().flat_map(|host| &host.devices);
         let device_by_address: HashMap<Ipv4Addr, usize> = devices
             .enumerate()
             .flat_map(|(index, device)| device.addresses.iter().map(move |at| (*at, index)))
             .collect();
-        let routes = plan.routes.iter().map(|route| {
-            assert!(!route.links.is_empty(), "a route has links");
-            Route {
-                links: route.links.clone().into(),
-                device: device_by_address[&route.to],
-                lane: route.lane,
-            }
-        });
+        let number = |at: DeviceAt| {
+            let before = plan.hosts[..at.host].iter().map(|host| host.devices.len());
+            before.sum::<usize>() + at.device
+        };
+        let mut routes = Vec::with_capacity(plan.routes.len());
+        let mut route_by_ends = HashMap::with_capacity(plan.routes.len());
+        for (index, RoutePlan { from, to, links, lane, between }) in plan.routes.iter().enumerate()
+        {
+            assert!(!links.is_empty(), "a route has links");
+            let [enters, device] = between.map_or_else(
+                || [from, to].map(|address| device_by_address[address]),
+                |between| between.map(number),
+            );
+            routes.push(Route { links: links.clone().into(), device, lane: *lane });
+            route_by_ends.insert((enters, *from, *to), index);
+        }
         MeshEngine {
             links: Fabric::new(plan.links.iter().map(|link| (link.profile.clone(), link.seed))),
-            routes: routes.collect(),
-            route_by_ends: (plan.routes.iter().enumerate())
-                .map(|(index, route)| ((route.from, route.to), index))
-                .collect(),
+            routes,
+            route_by_ends,
             lanes: plan
                 .lanes
                 .iter()
@@ -237,9 +246,10 @@ fn is_of_flow(data: &[u8]) -> bool {
 }
 
 impl Forward for MeshEngine {
-    fn handle_packet(&mut self, now: Time, _: usize, data: &[u8]) {
+    fn handle_packet(&mut self, now: Time, device: usize, data: &[u8]) {
         self.advance(now);
-        let route = ends(data).and_then(|ends| self.route_by_ends.get(&ends));
+        let route =
+            addresses(data).and_then(|(from, to)| self.route_by_ends.get(&(device, from, to)));
         let Some(&route) = route else {
             self.unrouted += u64::from(is_of_flow(data));
             return;
@@ -272,7 +282,7 @@ impl Forward for MeshEngine {
 }
 
 /// The addresses of an IPv4 packet.
-fn ends(data: &[u8]) -> Option<(Ipv4Addr, Ipv4Addr)> {
+fn addresses(data: &[u8]) -> Option<(Ipv4Addr, Ipv4Addr)> {
     let header: &[u8; 20] = data.first_chunk()?;
     let address = |at: usize| Ipv4Addr::from([0, 1, 2, 3].map(|byte| header[at + byte]));
     (header[0] >> 4 == 4).then(|| (address(12), address(16)))
@@ -281,7 +291,7 @@ fn ends(data: &[u8]) -> Option<(Ipv4Addr, Ipv4Addr)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mesh::{DevicePlan, HostPlan, LanePlan, LinkPlan, RoutePlan, WindowSpan};
+    use crate::mesh::{DevicePlan, HostPlan, LanePlan, LinkPlan, WindowSpan};
     use crate::packet::tests::udp;
     use link::{Profile, SharedProfile};
     use units::{Rate, Seed};
@@ -306,8 +316,8 @@ mod tests {
         };
         let host = |name: &str| HostPlan {
             name: name.into(),
-            devices: vec![DevicePlan { name: "tun1".into(), addresses: Vec::new() }],
-            ecn: false,
+            devices: vec![DevicePlan { name: "tun1".into(), ..DevicePlan::default() }],
+            ..HostPlan::default()
         };
         let mut plan = Plan {
             hosts: vec![host("a"), host("b")],
@@ -317,8 +327,14 @@ mod tests {
         };
         let (from, to) = (plan.add_address(0, 0), plan.add_address(1, 0));
         let (from, to) = (from.expect("free"), to.expect("free"));
-        plan.routes.push(RoutePlan { from, to, links: vec![0, 1], lane: None });
-        plan.routes.push(RoutePlan { from: to, to: from, links: vec![1], lane: None });
+        plan.routes.push(RoutePlan { from, to, links: vec![0, 1], lane: None, between: None });
+        plan.routes.push(RoutePlan {
+            from: to,
+            to: from,
+            links: vec![1],
+            lane: None,
+            between: None,
+        });
         plan
     }
 
@@ -342,6 +358,45 @@ mod tests {
         engine.handle_packet(at(20_000), 1, &udp((B, 2), (A, 1), &[0; 1_472]));
         let back = engine.poll_transmit(at(30_000)).expect("it has a route");
         assert_eq!((back.device, back.at), (0, at(20_011)));
+    }
+
+    #[test]
+    fn a_host_that_forwards_has_packets_of_others() {
+        let mut plan = plan();
+        let forwarder = HostPlan {
+            name: "forwarder".into(),
+            devices: vec![DevicePlan::default(), DevicePlan::default()],
+            forwards: true,
+            ..HostPlan::default()
+        };
+        plan.hosts.push(forwarder);
+        let at_host = |host, device| DeviceAt { host, device };
+        let [from, to] = [A, B].map(Ipv4Addr::from);
+        plan.routes = vec![
+            RoutePlan {
+                from,
+                to,
+                links: vec![0],
+                lane: None,
+                between: Some([at_host(0, 0), at_host(2, 0)]),
+            },
+            RoutePlan {
+                from,
+                to,
+                links: vec![1],
+                lane: None,
+                between: Some([at_host(2, 1), at_host(1, 0)]),
+            },
+        ];
+        let mut engine = engine(&plan);
+        let packet = udp((A, 1), (B, 2), &[0; 1_472]);
+        engine.handle_packet(at(0), 0, &packet);
+        assert_eq!(drain(&mut engine), [(2, 1_100)], "to the device of the one that forwards");
+        engine.handle_packet(at(20_000), 3, &packet);
+        assert_eq!(engine.poll_transmit(at(30_000)).expect("a route").device, 1);
+        // Nobody has a route for it by the device that it came to.
+        engine.handle_packet(at(30_000), 2, &packet);
+        assert_eq!(engine.unrouted(), 1);
     }
 
     #[test]

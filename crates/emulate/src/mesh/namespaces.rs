@@ -16,7 +16,7 @@ use sys::tun::Tun;
 use units::Time;
 
 use super::engine::MeshEngine;
-use super::{DevicePlan, LinkMeasures, Plan};
+use super::{DevicePlan, HostPlan, LinkMeasures, Plan};
 use crate::driver::{self, Control, Outcome, Running};
 use crate::namespaces::{DEVICE_QUEUE, EmulationError, device_drops, doing, prepare};
 use crate::report::{Quantiles, exceeded};
@@ -82,7 +82,7 @@ impl Mesh {
     /// If the caller may not, or something is missing (`/dev/net/tun`).
     ///
     /// # Panics
-    /// If a route of the plan has no links, or ends at an address that no device has.
+    /// If a route of the plan has no links, or has an address that no device has.
     pub fn new(plan: Plan) -> Result<Mesh, EmulationError> {
         let start = Arc::new(OnceLock::new());
         let engine = MeshEngine::new(&plan, Arc::clone(&start));
@@ -91,7 +91,7 @@ impl Mesh {
         for host in &plan.hosts {
             let ns = NetNs::new().map_err(EmulationError::of_namespace)?;
             prepare(&ns).map_err(doing(format!("preparing the namespace of {}", host.name)))?;
-            prepare_host(&ns, host.ecn)
+            prepare_host(&ns, host)
                 .map_err(doing(format!("preparing the namespace of {}", host.name)))?;
             for (device, table) in host.devices.iter().zip(1..) {
                 let made = ns.run(|| build(device, table)).and_then(|built| built);
@@ -166,10 +166,11 @@ impl Drop for Mesh {
 }
 
 /// Sysctls of the hosts of a mesh.
-fn prepare_host(ns: &NetNs, ecn: bool) -> io::Result<()> {
+fn prepare_host(ns: &NetNs, host: &HostPlan) -> io::Result<()> {
     // Without this, the end of one connection would decide where the next one begins.
     ns.set_sysctl("net/ipv4/tcp_no_metrics_save", "1")?;
-    ns.set_sysctl("net/ipv4/tcp_ecn", if ecn { "1" } else { "0" })?;
+    ns.set_sysctl("net/ipv4/tcp_ecn", if host.ecn { "1" } else { "0" })?;
+    ns.set_sysctl("net/ipv4/ip_forward", if host.forwards { "1" } else { "0" })?;
     // Routes are of IPv4 alone: a kernel that announces itself over IPv6 would only be in the way.
     // A kernel without IPv6 has no such file.
     match ns.set_sysctl("net/ipv6/conf/default/disable_ipv6", "1") {
@@ -190,6 +191,9 @@ fn build(device: &DevicePlan, table: u8) -> io::Result<Tun> {
             netlink.add_default_route(table, index, (*address).into())?;
         }
         netlink.add_rule((*address).into(), table)?;
+    }
+    for address in &device.behind {
+        netlink.set_route(index, ((*address).into(), 32), 0)?;
     }
     Ok(tun)
 }

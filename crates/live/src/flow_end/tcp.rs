@@ -24,6 +24,8 @@ const UNSENT: u32 = 64 << 10;
 const LOOK: Duration = Duration::from_millis(20);
 /// The time between the writes of a source with a rate, as in the simulator.
 const TICK: u64 = 10_000_000;
+/// The octets of the option in each segment (RFC 7323), which the kernel counts as segment.
+const TIMESTAMPS: u32 = 12;
 /// Anything but the default makes the kernel pace the socket; this many bytes per second limit
 /// none.
 const NO_LIMIT: u64 = 1 << 50;
@@ -32,7 +34,7 @@ const NO_LIMIT: u64 = 1 << 50;
 pub(super) fn senders(
     end: &FlowEnd,
     controller: &str,
-    pacing: bool,
+    (pacing, mss): (bool, Option<u16>),
     source: &Source,
     tally: &Arc<Tally>,
 ) -> io::Result<Vec<Task>> {
@@ -50,6 +52,9 @@ pub(super) fn senders(
         }
         // As the simulator, which sends what there is.
         socket.set_tcp_nodelay(true)?;
+        if let Some(mss) = mss {
+            socket.set_tcp_mss(u32::from(mss) + TIMESTAMPS)?;
+        }
         if pacing {
             sys::sockopt::set_max_pacing_rate(&socket, NO_LIMIT)?;
         }

@@ -12,6 +12,9 @@ use crate::build::GatewayEnds;
 use crate::file::{FlowSpec, GatewaySpec, Scenario, TcpSpec, Through, Transport};
 use crate::host::{GatewayPlan, Passenger};
 
+/// What each pair is made of; `None` if no flow goes through it.
+pub(super) type GatewayPlans = Vec<Option<Arc<GatewayPlan>>>;
+
 /// The gateways at each host that has some: what they are made of, and 0 for an entry, 1 for an
 /// exit.
 pub(super) type Seats = HashMap<HostId, Vec<(Arc<GatewayPlan>, usize)>>;
@@ -41,8 +44,9 @@ impl Scenario {
         seed: Seed,
         agents_at: impl Fn(HostId) -> usize,
         topology: &mut Topology,
-    ) -> Result<(Vec<Option<GatewayEnds>>, Seats), TopologyError> {
+    ) -> Result<(Vec<Option<GatewayEnds>>, Seats, GatewayPlans), TopologyError> {
         let mut gateways = vec![None; self.gateways.len()];
+        let mut plans = vec![None; self.gateways.len()];
         let mut seats = Seats::new();
         for (number, passengers) in passengers.into_iter().enumerate() {
             let Some(passengers) = passengers else { continue };
@@ -55,8 +59,9 @@ impl Scenario {
                 Ok((host, agents_at(host) + at_host.len() - 1))
             };
             gateways[number] = Some([seat(0)?, seat(1)?]);
+            plans[number] = Some(plan);
         }
-        Ok((gateways, seats))
+        Ok((gateways, seats, plans))
     }
 
     /// A pair of gateways, and the connections that go through it; `seed` is the run's.

@@ -77,6 +77,33 @@ pub struct GatewaySpec {
     pub overhead: Option<Bytes>,
 }
 
+impl GatewaySpec {
+    /// The first key by which its settings differ from those of the gateway that ships; `None` if
+    /// all are the same. `sharing` and `overhead` are not looked at: both are the gateway's own.
+    #[must_use]
+    pub fn unlike_shipped(&self) -> Option<&'static str> {
+        let (own, shipped) = (&self.config, Config::modern(self.config.paths));
+        let differs = [
+            ("profile", self.profile != "modern"),
+            ("coupling", own.controller.coupling != shipped.controller.coupling),
+            ("reorder", own.reorder.to_bits() != shipped.reorder.to_bits()),
+            ("admission", own.admission != shipped.admission),
+            ("choke", own.controller.chokes != shipped.controller.chokes),
+            ("hold", own.holds != shipped.holds),
+            ("clocks", own.corrects_clocks != shipped.corrects_clocks),
+            ("connections", own.most_connections != shipped.most_connections),
+            ("controller", own.controller != shipped.controller),
+        ];
+        differs.into_iter().find(|(_, differs)| *differs).map(|(key, _)| key)
+    }
+
+    /// Whether all connections between the two gateways share a controller.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.config.sharing == Sharing::Site
+    }
+}
+
 /// The gateways through which a flow goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Through {

@@ -7,6 +7,7 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use units::{Bytes, Rate, Seed, Span, Time};
 
+use crate::distribution::Distribution;
 use crate::file::{Lines, Requests, Workload};
 
 /// The time between two writes of a stream.
@@ -205,6 +206,12 @@ impl Sink {
     }
 }
 
+/// The size of a flow's file; `seed` is the flow's. Both ends draw the same one.
+pub(crate) fn file_size(size: &Distribution, seed: Seed) -> Bytes {
+    let seed = seed.stream("source").stream("file");
+    size.draw_bytes(&mut Xoshiro256PlusPlus::seed_from_u64(seed.0))
+}
+
 impl Application {
     /// The application of the sender or the receiver of a workload that begins at `start`; `seed`
     /// is the flow's.
@@ -217,9 +224,7 @@ impl Application {
             (Workload::Bulk, true) => Application::Bulk,
             (Workload::Bulk | Workload::Stream(_), false) => Application::Reader,
             (Workload::File(size), _) => {
-                let seed = seed.stream("source").stream("file");
-                // Both ends draw the same size.
-                let bytes = size.draw_bytes(&mut Xoshiro256PlusPlus::seed_from_u64(seed.0));
+                let bytes = file_size(size, seed);
                 if is_sender {
                     return Application::File { left: bytes };
                 }

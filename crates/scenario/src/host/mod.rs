@@ -23,6 +23,7 @@ use units::Time;
 use crate::Packet;
 use crowd::{Crowd, Slot};
 
+pub(crate) use application::file_size;
 pub use application::{Application, Client, Request, Server, Sink, Stream, Trace};
 pub use connection::{Connection, Subflow};
 pub use ended::Ended;

@@ -9,7 +9,7 @@ use emulate::cli::EXIT_INVALID;
 use emulate::{EmulationError, gain_privilege};
 use files::Error;
 use live::flow_end::{self, FlowEndError};
-use live::{Comparison, Outcome, RunError};
+use live::{Comparison, Outcome, Process, RunError};
 use serde::Serialize;
 use units::Seed;
 
@@ -83,9 +83,12 @@ fn emulated(scenario: &Scenario, seed: Seed) -> Result<Outcome, RunError> {
     gain_privilege()?;
     let program = env::current_exe()
         .map_err(|error| EmulationError::World { doing: "finding this program".into(), error })?;
-    live::run(scenario, seed, || {
+    live::run(scenario, seed, |process| {
         let mut command = Command::new(&program);
-        command.arg("flow-end");
+        command.arg(match process {
+            Process::FlowEnd => "flow-end",
+            Process::Gateway => "gateway-end",
+        });
         command
     })
 }
