@@ -263,20 +263,18 @@ impl Plane {
         let (meta, octets) = (harp::Carried::meta(packet), packet.octets().len());
         let counted = &mut self.sites[site.0].counted;
         counted.received = [counted.received[0] + 1, counted.received[1] + octets as u64];
-        match self.flow(now, site, ends, 1, &meta, octets) {
-            Some(flow) => self.handle_message(now, site, flow, message, arrival),
-            // There is no room, or its number is taken: it passes as it would without gateways.
-            None => {
-                let begins = meta.flags.has(Flags::SYN) && !meta.flags.has(Flags::ACK);
-                if begins && !self.sites[site.0].lets_begin(now) {
-                    self.sites[site.0].counted.unheld += 1;
-                    return;
-                }
-                if let Message::Data(_, packet) | Message::Return(packet) = message {
-                    self.to_hosts
-                        .push_back(ToKernel::segment(packet.edited(harp::Edits::default())));
-                }
-            }
+        if let Some(flow) = self.flow(now, site, ends, 1, &meta, octets) {
+            return self.handle_message(now, site, flow, message, arrival);
+        }
+        // There is no room, or its number is taken: it passes as it would without gateways.
+        let begins = meta.flags.has(Flags::SYN) && !meta.flags.has(Flags::ACK);
+        if begins && !self.sites[site.0].lets_begin(now) {
+            self.sites[site.0].counted.unheld += 1;
+            return;
+        }
+        if let Message::Data(_, packet) | Message::Return(packet) = message {
+            let edited = packet.edited(harp::Edits::default());
+            self.to_hosts.push_back(ToKernel::segment(edited));
         }
     }
 

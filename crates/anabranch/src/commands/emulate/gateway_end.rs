@@ -52,12 +52,11 @@ fn serve(output: &mut impl io::Write) -> Result<(), String> {
     let Meet { keys } = messages::read(&mut input).map_err(broken)?;
     let config: GatewayConfig = file(&end).parse()?;
     Rules::new(&config).install()?;
-    let table = config.table;
     let peers = peers(&end, &keys)?;
     let runtime = threads::runtime().map_err(|error| error.to_string())?;
     let started = runtime.block_on(start(config, identity, peers));
     let (service, _hosting) = started.map_err(|error| error.to_string())?;
-    wait_for_paths(&service, &end, table)?;
+    wait_for_paths(&service, &end)?;
     messages::write(output, &Answer::Ready { keys: Vec::new() }).map_err(broken)?;
     let Begin { at, .. } = messages::read(&mut input).map_err(broken)?;
     let clock = Clock::beginning_at(Time::from_nanos(at));
@@ -134,11 +133,11 @@ fn peers(end: &GatewayEnd, keys: &[String]) -> Result<AuthorizedPeers, String> {
 }
 
 /// Waits until every path to every other end is there, and packets are led to them.
-fn wait_for_paths(service: &GatewayService, end: &GatewayEnd, table: u32) -> Result<(), String> {
+fn wait_for_paths(service: &GatewayService, end: &GatewayEnd) -> Result<(), String> {
     let limit = Instant::now() + READY_LIMIT;
     loop {
         let figures = service.figures();
-        let Some(why) = end.sites.iter().find_map(|site| missing(site, &figures, table)) else {
+        let Some(why) = end.sites.iter().find_map(|site| missing(site, &figures)) else {
             return Ok(());
         };
         if Instant::now() >= limit {
@@ -149,7 +148,7 @@ fn wait_for_paths(service: &GatewayService, end: &GatewayEnd, table: u32) -> Res
 }
 
 /// What is not there yet for a pair.
-fn missing(site: &GatewaySite, figures: &[SiteFigures], table: u32) -> Option<String> {
+fn missing(site: &GatewaySite, figures: &[SiteFigures]) -> Option<String> {
     let name = &site.gateway;
     let Some(known) = figures.iter().find(|known| known.name == *name && known.is_answering) else {
         return Some(format!("the other gateway of '{name}' does not answer"));
@@ -158,15 +157,7 @@ fn missing(site: &GatewaySite, figures: &[SiteFigures], table: u32) -> Option<St
     if paths != wanted {
         return Some(format!("'{name}' has {paths} paths of {wanted}"));
     }
-    let shown = net::programs::read("ip", &["route", "show", "table", &table.to_string()]);
-    let shown = shown.unwrap_or_else(|why| why);
-    let is_led = |host: &Ipv4Addr| {
-        shown
-            .lines()
-            .any(|line| line.split(' ').next() == Some(&host.to_string()) && line.contains(" dev "))
-    };
-    let led = site.hosts.iter().all(is_led);
-    (!led).then(|| format!("packets are not led to '{name}'"))
+    (!known.is_led).then(|| format!("packets are not led to '{name}'"))
 }
 
 fn result(site: &SiteFigures) -> GatewayResult {
