@@ -1,4 +1,4 @@
-"""A scenario of scenarios/calibration/ in the simulator and between real hosts, with equal seeds."""
+"""A file of scenarios/calibration/ in the simulator and between real hosts, with equal seeds."""
 
 import json
 import subprocess

@@ -2,8 +2,8 @@
 //! it answers.
 //!
 //! The front end has that process: it runs the product's gateway in the namespace of one node. The
-//! process answers [`Answer::Listening`](crate::Answer::Listening) with its key, is told the keys of
-//! the others by [`Meet`], and is ready once every path to them is there.
+//! process answers [`Answer::Listening`](crate::Answer::Listening) with its key, is told the keys
+//! of the others by [`Meet`], and is ready once every path to them is there.
 
 use std::net::Ipv4Addr;
 

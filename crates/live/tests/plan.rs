@@ -172,7 +172,10 @@ fn site(keys: &str) -> Scenario {
         )
     };
     let flow = |name: &str, from: &str, to: &str, more: &str| {
-        format!("[[flow]]\nname = '{name}'\nfrom = '{from}'\nto = '{to}'\njitter = 'off'\n{more}\n")
+        format!(
+            "[[flow]]\nname = '{name}'\nfrom = '{from}'\nto = '{to}'\njitter = \
+                 'off'\n{more}\n"
+        )
     };
     let through = "gateway = 'site'\ntcp = { mss = '1380 B' }";
     let text = format!(

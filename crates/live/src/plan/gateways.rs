@@ -1,5 +1,5 @@
-//! Background gateways in a plan: a namespace for each node, which forwards, and an address pair for
-//! each path.
+//! Background gateways in a plan: a namespace for each node, which forwards, and an address pair
+//! for each path.
 
 use std::net::Ipv4Addr;
 
