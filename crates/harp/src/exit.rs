@@ -3,8 +3,9 @@
 //! Packets in sequence pass at once. Others wait until those before them arrive, or for ρ times the
 //! delay of the slowest path (section III-C of the paper). Once every path has delivered something
 //! beyond a gap, what is in the gap counts as lost (section III-D). A path that is choked, as its
-//! probes tell, or silent for long has no say; if one is silent, the gap must also have been there
-//! for half of the wait, since the first packets of a path may be on their way.
+//! probes tell, or silent for long has no say; if one is silent, or was not heard of yet, the gap
+//! must also have been there for half of the wait, since the first packets of a path may be on
+//! their way.
 
 use alloc::collections::BTreeMap;
 
@@ -47,6 +48,16 @@ struct ReceivedStream<T> {
     count: u64,
     /// The gap that was reported last, and when.
     reported: Option<(u64, Time)>,
+}
+
+/// The paths over which something has come not long ago.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeardPaths {
+    /// A bit for each; the others have no say.
+    pub(crate) mask: u8,
+    /// Whether they are as many as there are on this side: there is none of which the first packets
+    /// may be on their way.
+    pub(crate) are_all: bool,
 }
 
 /// What a path delivered.
@@ -145,23 +156,28 @@ impl<T: Carried> Receiving<T> {
     }
 
     /// The missing positions, first and number, once every path has delivered beyond them; each gap
-    /// once in `again`. Nothing comes over paths that are not in `come`, a bit for each: they have
-    /// no say.
-    pub(crate) fn poll_lost(&mut self, now: Time, again: Span, come: u8) -> Option<(u32, u32)> {
+    /// once in `again`.
+    pub(crate) fn poll_lost(
+        &mut self,
+        now: Time,
+        again: Span,
+        heard: HeardPaths,
+    ) -> Option<(u32, u32)> {
         let wait = self.wait();
         let stream = self.stream.as_mut()?;
         let (&(head, _), &(_, since, _)) = stream.waiting.first_key_value()?;
         let long = HAS_SAY.max(Span::from_nanos(10 * wait.as_nanos()));
         let open = || {
             let all = (0..).zip(&self.paths[..self.count]);
-            let has_come = move |(number, _): &(u32, &PathArrivals)| come & (1 << number) != 0;
+            let has_come =
+                move |(number, _): &(u32, &PathArrivals)| heard.mask & (1 << number) != 0;
             all.filter(has_come).map(|(_, path)| path).filter(|path| !path.is_choked)
         };
         let has_say = |path: &&PathArrivals| path.highest.is_some_and(|(_, at)| now < at + long);
         let is_beyond = |path: &PathArrivals| path.highest.is_some_and(|(at, _)| at > stream.next);
         let is_old = now.since(since).as_nanos() >= wait.as_nanos() / 2;
         let is_lost = head > stream.next
-            && (is_old || open().all(|path| has_say(&path)))
+            && (is_old || heard.are_all && open().all(|path| has_say(&path)))
             && open().filter(has_say).all(is_beyond);
         let is_news =
             stream.reported.is_none_or(|(at, when)| at != stream.next || now >= when + again);

@@ -9,6 +9,7 @@ use wire::tcp::{Flags, Meta};
 
 use crate::connection::Halves;
 use crate::detector::{Detector, PathQueue, round_trip, weight};
+use crate::exit::HeardPaths;
 use crate::liveness::Liveness;
 use crate::paths::{PathView, Paths, whole};
 use crate::{Carried, Config, Edits, Flow, Message, Output, Scale, Sharing};
@@ -146,10 +147,13 @@ impl<T: Carried> Gateway<T> {
     }
 
     /// The paths of the other gateway that have a say in what is lost, a bit for each.
-    fn heard_paths(&self, now: Time) -> u8 {
-        let Some(heard) = &self.heard else { return u8::MAX };
+    fn heard_paths(&self, now: Time) -> HeardPaths {
+        let Some(heard) = &self.heard else { return HeardPaths { mask: u8::MAX, are_all: true } };
         let is_new = |at: &Option<Time>| at.is_some_and(|at| now < at + HEARD);
-        (0..).zip(heard).filter(|(_, at)| is_new(at)).fold(0, |mask, (path, _)| mask | 1 << path)
+        let new = (0..).zip(heard).filter(|(_, at)| is_new(at));
+        let mask = new.fold(0_u8, |mask, (path, _)| mask | 1 << path);
+        let present = self.present.map_or(0, u8::count_ones);
+        HeardPaths { mask, are_all: mask.count_ones() >= present }
     }
 
     fn note_heard(&mut self, now: Time, path: u8) {

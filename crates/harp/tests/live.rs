@@ -103,6 +103,44 @@ fn silence_counts_after_the_time_of_the_configuration() {
     }
 }
 
+/// Found between real hosts: of the first two packets of a connection, one over each of two paths,
+/// the second one was read first. It was reported as a loss, which halves all windows.
+#[test]
+fn the_first_packets_over_two_paths_are_no_loss_in_another_order() {
+    let mut gateway = Gateway::new(Time::ZERO, &Config::modern(2));
+    gateway.set_paths(Time::ZERO, 0b11);
+    gateway.handle_outside(Time::ZERO, FLOW, Message::Return(syn(Some(7), false)), false);
+    while gateway.poll_output().is_some() {}
+    let mut arrive = |millis: u64, path: u8, seq: u32| {
+        let stamp = Stamp { path, sent: 0, srtt: 40_000 };
+        let data = Packet(Meta { seq, ..DATA });
+        let now = Time::ZERO + Span::from_millis(millis);
+        gateway.handle_outside(now, FLOW, Message::Data(stamp, data), false);
+        let lost = |one| match one {
+            Output::Outside(_, _, Message::Report(report)) => report.lost.1,
+            _ => 0,
+        };
+        std::iter::from_fn(|| gateway.poll_output()).map(lost).sum::<u32>()
+    };
+    let mut next = 2;
+    // At first, and after a pause for which no path is remembered.
+    for begin in [0, 60_000] {
+        assert_eq!(arrive(begin, 1, next + 1_000), 0, "{begin}");
+        assert_eq!(arrive(begin, 0, next), 0, "{begin}");
+        next += 2_000;
+    }
+    // Both have delivered beyond a gap: it is one at once. Where one of them is silent, it is one
+    // once half of the wait of 30 ms is over.
+    assert_eq!(arrive(60_001, 0, next + 1_000) + arrive(60_001, 1, next + 2_000), 1_000);
+    // The host sends it again.
+    assert_eq!(arrive(60_050, 0, next), 0);
+    next += 3_000;
+    assert_eq!(arrive(90_000, 0, next), 0);
+    next += 1_000;
+    assert_eq!(arrive(90_001, 0, next + 1_000) + arrive(90_010, 0, next + 2_000), 0);
+    assert_eq!(arrive(90_016, 0, next + 3_000), 1_000);
+}
+
 /// Packets arrive in the order 1, 3, 2, the second one 30 ms late, and later one beyond a gap.
 #[test]
 fn what_arrives_late_or_in_another_order_is_counted() {
