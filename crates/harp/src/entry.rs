@@ -21,7 +21,8 @@ const MOST_HELD: usize = 64;
 /// A packet is held no longer, whatever the windows say.
 const LONGEST_HOLD: Span = Span::from_secs(2);
 /// Pieces of a connection that are remembered. Windows of hosts have fewer packets; a host that
-/// ignores them loses credit.
+/// ignores them loses credit. What divides pieces, segments that overlap others and losses that the
+/// other gateway reports, makes no more of them either: a connection takes 16 MiB for them at most.
 const MOST_PIECES: usize = 1 << 16;
 
 /// The sending half of a connection at its gateway.
@@ -244,6 +245,9 @@ impl<T: Carried> Sending<T> {
         let Some(stream) = &mut self.stream else { return 0 };
         let from = stream.positions.continued(from);
         let end = from + u64::from(len);
+        if !stream.has_room() {
+            return 0;
+        }
         let mut mask = 0;
         stream.cut(from);
         stream.cut(end);
@@ -310,6 +314,24 @@ impl<T: Carried> Sending<T> {
 }
 
 impl SentStream {
+    /// Whether two pieces may be divided.
+    fn has_room(&self) -> bool {
+        self.pieces.len() + 2 <= MOST_PIECES
+    }
+
+    /// Takes what is behind this position off the piece that it is in the middle of. A bit for its
+    /// path is returned.
+    fn shorten(&mut self, at: u64, paths: &mut Paths) -> u8 {
+        match self.pieces.range_mut(..at).next_back() {
+            Some((_, piece)) if piece.end > at => {
+                piece.forget(piece.end - at, paths);
+                piece.end = at;
+                1 << (piece.path & 7)
+            }
+            _ => 0,
+        }
+    }
+
     /// Divides the piece that this position is in the middle of, so that one begins there.
     fn cut(&mut self, at: u64) {
         if let Some((_, piece)) = self.pieces.range_mut(..at).next_back()
@@ -328,13 +350,100 @@ impl SentStream {
             // What the host sends for the first time: nothing carries it yet.
             return mask;
         }
-        self.cut(start);
-        self.cut(end);
+        if self.has_room() {
+            self.cut(start);
+            self.cut(end);
+        } else {
+            // Without room for its parts a piece loses what is behind these positions too.
+            mask |= self.shorten(start, paths);
+        }
         while let Some((&at, &piece)) = self.pieces.range(start..end).next() {
             self.pieces.remove(&at);
             piece.forget(piece.end - at, paths);
             mask |= 1 << (piece.path & 7);
         }
         mask
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+
+    #[derive(Clone, Copy, Debug)]
+    struct Packet(Meta);
+
+    impl Carried for Packet {
+        fn meta(&self) -> Meta {
+            self.0
+        }
+    }
+
+    const SEGMENT: u16 = 1_000;
+    /// Segments under way, which may be divided into more pieces than are remembered.
+    const SEGMENTS: u32 = 200;
+
+    fn segment(seq: u32, len: u16) -> Packet {
+        Packet(Meta { seq, len, flags: Flags::ACK, window: 500, ..Meta::default() })
+    }
+
+    fn under_way() -> (Sending<Packet>, Paths) {
+        let (mut sending, mut paths) = (Sending::new(), Paths::new(Time::ZERO, &Config::paper(2)));
+        for number in 0..SEGMENTS {
+            let packet = segment(number * u32::from(SEGMENT), SEGMENT);
+            sending.handle_data(Time::ZERO, packet, &mut paths, false);
+        }
+        (sending, paths)
+    }
+
+    /// The pieces, which do not overlap.
+    fn pieces(sending: &Sending<Packet>) -> usize {
+        let pieces = &sending.stream.as_ref().expect("it has begun").pieces;
+        let ends = pieces.values().map(|piece| piece.end);
+        let next = pieces.keys().skip(1);
+        assert!(ends.zip(next).all(|(end, next)| end <= *next));
+        pieces.len()
+    }
+
+    /// All is acknowledged, and nothing is in flight any more.
+    fn finish(mut sending: Sending<Packet>, mut paths: Paths) {
+        let ack = SEGMENTS * u32::from(SEGMENT);
+        let meta = Meta { ack, flags: Flags::ACK, ..Meta::default() };
+        sending.handle_ack(Time::ZERO + Span::from_secs(1), &meta, &mut paths);
+        assert_eq!(pieces(&sending), 0);
+        assert!(paths.views().all(|path| path.in_flight == Bytes::ZERO));
+    }
+
+    #[test]
+    fn losses_that_divide_everything_leave_bounded_pieces() {
+        let (mut sending, mut paths) = under_way();
+        let mut now = Time::ZERO;
+        for position in (0..SEGMENTS * u32::from(SEGMENT)).step_by(2) {
+            now += Span::from_micros(1);
+            sending.handle_lost(now, (position, 1), &mut paths);
+            assert!(sending.stream.as_ref().expect("it has begun").pieces.len() <= MOST_PIECES);
+        }
+        assert!(pieces(&sending) + 2 > MOST_PIECES, "the bound was met");
+        finish(sending, paths);
+    }
+
+    #[test]
+    fn segments_that_overlap_leave_bounded_pieces() {
+        let (mut sending, mut paths) = under_way();
+        for position in (1..SEGMENTS * u32::from(SEGMENT)).step_by(2) {
+            sending.handle_data(Time::ZERO, segment(position, 1), &mut paths, false);
+            assert!(sending.stream.as_ref().expect("it has begun").pieces.len() <= MOST_PIECES);
+        }
+        assert!(pieces(&sending) + 2 > MOST_PIECES, "the bound was met");
+        finish(sending, paths);
+    }
+
+    /// A node of the tree has room for eleven entries and at least five of them, and another node
+    /// is above six or more.
+    #[test]
+    fn the_most_pieces_take_what_is_stated() {
+        let entry = size_of::<u64>() + size_of::<Piece>();
+        assert!(MOST_PIECES * entry * 11 / 5 * 6 / 5 <= 16 << 20, "{entry} bytes each");
     }
 }

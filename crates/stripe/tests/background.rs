@@ -51,7 +51,9 @@ fn one_end_that_is_in_the_background_is_enough() {
             let dialing = endpoint.connect(vec![to], &tls, options(near));
             let (dialed, accepted) = tokio::join!(dialing, listening.accept());
             let (dialed, accepted) = (dialed.expect("it answers"), accepted.expect("it listens"));
+            let agreed = [&dialed, &accepted].map(|end| end.effort().is_background());
             let found = known(&dialed, &accepted).await.map(|stats| stats.is_some());
+            assert_eq!(agreed, found, "{near:?}, {far:?}");
             assert_eq!(found, [near != Usual || far != Usual; 2], "{near:?}, {far:?}");
         });
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use super::home::{Home, receiver, text};
@@ -62,29 +62,6 @@ fn a_command_at_the_end_gets_names_and_figures() {
     let folder = format!("ANABRANCH_FOLDER={}\n", incoming.display());
     assert!(kept(&on_arrival).contains(&folder));
     assert!(!kept(&on_done).contains("ANABRANCH_FOLDER"));
-}
-
-/// It steps back as the transfer does, as docs/background.md says.
-#[test]
-fn a_command_at_the_end_of_a_background_transfer_has_its_niceness() {
-    let home = Home::new();
-    home.file("data", b"contents");
-    let told = home.0.join("niceness");
-    let script = home.file(
-        "nice.sh",
-        format!("nice > '{0}.new'; mv '{0}.new' '{0}'", told.display()).as_bytes(),
-    );
-    let (mut listening, address, token) = receiver(&home, &home.0.join("incoming"), &[]);
-    let command = format!("sh '{}'", script.display());
-    let words = ["send", "data", "--to", &address, "--background", "--on-done", &command];
-    let mut send = home.command(&words);
-    let (code, _, stderr) = text(&send.env("ANABRANCH_TOKEN", &token).output().unwrap());
-    assert_eq!(code, 0, "{stderr}");
-    assert_eq!(listening.0.wait().unwrap().code(), Some(0));
-    let own = Command::new("nice").output().unwrap();
-    let number = |text: &str| text.trim().parse::<i32>().unwrap();
-    let own = number(&String::from_utf8(own.stdout).unwrap());
-    assert_eq!(number(&kept(&told)), (own + 10).min(19));
 }
 
 #[test]

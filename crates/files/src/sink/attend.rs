@@ -53,7 +53,11 @@ pub(crate) async fn attend(
         }
         if Instant::now() >= next_sync || session.sync_is_due() {
             let syncing = Arc::clone(session);
-            let synced = try_blocking(move || syncing.settle()).await.unwrap_or_else(|panic| {
+            let settle = move || {
+                let _idle = syncing.writes.step_back();
+                syncing.settle()
+            };
+            let synced = try_blocking(settle).await.unwrap_or_else(|panic| {
                 Err(Error::system("sync what arrived", std::io::Error::other(panic)))
             });
             if let Err(error) = synced {

@@ -206,6 +206,12 @@ impl SinkSession {
         })
     }
 
+    /// Leaves the disk to others from now on, or does not.
+    pub(crate) fn in_background(mut self, is_background: bool) -> SinkSession {
+        self.writes = Writes::of(is_background);
+        self
+    }
+
     /// Lets the one file go to `output`, if there is one, in order.
     ///
     /// # Errors
@@ -542,6 +548,7 @@ pub(crate) fn finish_files(session: &Arc<SinkSession>) {
     }
     let session = Arc::clone(session);
     tokio::task::spawn_blocking(move || {
+        let _idle = session.writes.step_back();
         if let Err(error) = session.finish() {
             let _ = session.fail(error);
         }

@@ -18,7 +18,9 @@ use inbox::{Command, Inbox, Key};
 
 use crate::memory::PeerKey;
 use crate::stats::{RouteEvent, Stats};
-use crate::{Class, ConnectError, ConnectionError, DatagramError, PathStanding, Route, RouteId};
+use crate::{
+    Class, ConnectError, ConnectionError, DatagramError, Effort, PathStanding, Route, RouteId,
+};
 
 /// Events of routes that are kept for a receiver that is late.
 pub(crate) const EVENTS: usize = 256;
@@ -68,6 +70,7 @@ struct Inner {
     inbox: Arc<Inbox>,
     peer_key: PeerKey,
     remote: SocketAddr,
+    effort: Effort,
     ended: watch::Receiver<Option<ConnectionError>>,
     incoming: Mutex<mpsc::UnboundedReceiver<Arc<StreamCell>>>,
     datagrams: Mutex<mpsc::Receiver<Vec<u8>>>,
@@ -111,6 +114,7 @@ impl Connection {
         inbox: Arc<Inbox>,
         peer_key: PeerKey,
         remote: SocketAddr,
+        effort: Effort,
     ) -> (Connection, DriverEnds) {
         let (ended, is_ended) = watch::channel(None);
         let (streams, count) = watch::channel(0);
@@ -126,6 +130,7 @@ impl Connection {
             inbox,
             peer_key,
             remote,
+            effort,
             ended: is_ended,
             incoming: Mutex::new(arrived),
             datagrams: Mutex::new(received),
@@ -154,6 +159,12 @@ impl Connection {
     #[must_use]
     pub fn peer_key(&self) -> &[u8] {
         &self.0.peer_key
+    }
+
+    /// Whether it is in the background: one end said so.
+    #[must_use]
+    pub fn effort(&self) -> Effort {
+        self.0.effort
     }
 
     /// Its number among the connections of its endpoint.

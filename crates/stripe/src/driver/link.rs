@@ -170,7 +170,7 @@ impl Link {
         };
         core.begin_established(now, &peer);
         let (connection, ends) =
-            Connection::new(key, Arc::clone(inbox), Arc::clone(&peer_key), remote);
+            Connection::new(key, Arc::clone(inbox), Arc::clone(&peer_key), remote, effort);
         let most = usize::try_from(core.max_datagram().0).unwrap_or(0);
         ends.outgoing.most.store(most, Ordering::Relaxed);
         let link = Link {

@@ -103,7 +103,11 @@ impl ReceiveService {
             (opened.and_then(|session| session.deliver_to(output)), share)
         });
         let (session, share) = conn.ping_during(opening).await?;
-        let mut session = session?;
+        // Over TCP nothing tells the receiver: the request has no place that earlier hosts leave
+        // unread.
+        let striped = conn.stream().striped();
+        let is_background = striped.is_some_and(|striped| striped.effort().is_background());
+        let mut session = session?.in_background(is_background);
         session.limit = limit;
         session.transfer = self.transfers.next();
         let session = Arc::new(session);

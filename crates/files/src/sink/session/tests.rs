@@ -37,6 +37,11 @@ fn small_and_large() -> Tree {
 }
 
 fn open(scratch: &Scratch, tree: Tree) -> (Arc<SinkSession>, Subscription) {
+    let (session, heard) = open_own(scratch, tree);
+    (Arc::new(session), heard)
+}
+
+fn open_own(scratch: &Scratch, tree: Tree) -> (SinkSession, Subscription) {
     let directory = Arc::new(Directory::open(&scratch.0).unwrap());
     let (events, heard) = Events::observed();
     let (sender, wishes) = (Fingerprint::from([1; 32]), Wishes::default());
@@ -51,7 +56,7 @@ fn open(scratch: &Scratch, tree: Tree) -> (Arc<SinkSession>, Subscription) {
         events,
         &Wanted::always(),
     );
-    (Arc::new(session.unwrap()), heard)
+    (session.unwrap(), heard)
 }
 
 /// Data of the first `bytes` of the only file of `size` arrive.
@@ -320,4 +325,21 @@ fn a_path_that_died_does_not_keep_a_receiver_whose_sender_said_that_it_leaves() 
     assert!(!session.sender_has_left(), "one path that closes may be one that is dropped");
     session.note_left();
     assert!(session.sender_has_left());
+}
+
+#[test]
+fn a_sender_in_the_background_has_its_files_written_so() {
+    for background in [false, true] {
+        let scratch = Scratch::new("background");
+        let (session, _heard) = open_own(&scratch, small_and_large());
+        let session = session.in_background(background);
+        let place = session.writes.step_back();
+        assert_eq!(place.is_some(), background);
+        drop(place);
+        // What it does at the disk is as ever.
+        deliver(&session, SMALL, SMALL);
+        deliver(&session, LARGE, LARGE);
+        session.finish().unwrap();
+        assert!(session.completed().is_some());
+    }
 }
