@@ -6,6 +6,7 @@ use wire::tcp::{Flags, Meta};
 
 use crate::entry::Sending;
 use crate::exit::Receiving;
+use crate::pieces::PieceCount;
 use crate::{Carried, Config, Scale};
 
 /// A connection without segments for this long is forgotten.
@@ -32,9 +33,9 @@ pub(crate) struct Halves<T> {
 }
 
 impl<T: Carried> Halves<T> {
-    pub(crate) fn new(now: Time, config: &Config) -> Halves<T> {
+    pub(crate) fn new(now: Time, config: &Config, all: PieceCount) -> Halves<T> {
         Halves {
-            sending: Sending::new(),
+            sending: Sending::new(all),
             receiving: Receiving::new(config.reorder, config.paths),
             scales: [Scale::Unseen; 2],
             heard: [false; 2],

@@ -5,13 +5,14 @@
 //! again move to the path that carries them now, and the old one gets no credit. The receive window
 //! in what returns to the host is at most what the paths allow (section III-F of the paper).
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 
 use units::{Bytes, Span, Time};
 use wire::harp::MOST_PATHS;
 use wire::tcp::{Flags, Meta};
 
 use crate::paths::{Credit, Departure, Paths, whole};
+use crate::pieces::{PieceCount, Pieces};
 use crate::position::Positions;
 use crate::{Carried, Edits};
 
@@ -20,11 +21,6 @@ use crate::{Carried, Edits};
 const MOST_HELD: usize = 64;
 /// A packet is held no longer, whatever the windows say.
 const LONGEST_HOLD: Span = Span::from_secs(2);
-/// Pieces of a connection that are remembered. Windows of hosts have fewer packets; a host that
-/// ignores them loses credit. What divides pieces, segments that overlap others and losses that the
-/// other gateway reports, makes no more of them either: a connection takes 16 MiB for them at most.
-const MOST_PIECES: usize = 1 << 16;
-
 /// The sending half of a connection at its gateway.
 #[derive(Clone, Debug)]
 pub(crate) struct Sending<T> {
@@ -34,6 +30,8 @@ pub(crate) struct Sending<T> {
     /// The right edge of the window that the host was told last, continued.
     edge: u64,
     mss: u64,
+    /// The pieces of all connections.
+    all: PieceCount,
 }
 
 /// A packet that waits for room, or for its pace.
@@ -64,7 +62,7 @@ struct SentStream {
     /// Everything below is acknowledged.
     acked: u64,
     /// By first position; they don't overlap.
-    pieces: BTreeMap<u64, Piece>,
+    pieces: Pieces<Piece>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -85,8 +83,8 @@ impl Piece {
 }
 
 impl<T: Carried> Sending<T> {
-    pub(crate) fn new() -> Sending<T> {
-        Sending { stream: None, held: VecDeque::new(), edge: 0, mss: 1 }
+    pub(crate) fn new(all: PieceCount) -> Sending<T> {
+        Sending { stream: None, held: VecDeque::new(), edge: 0, mss: 1, all }
     }
 
     /// Whether bytes of it are under way or held.
@@ -103,7 +101,8 @@ impl<T: Carried> Sending<T> {
     pub(crate) fn handle_open(&mut self, meta: &Meta, paths: &mut Paths) {
         self.free(paths);
         let (positions, first) = Positions::new(meta.seq.wrapping_add(meta.span()));
-        self.stream = Some(SentStream { positions, acked: first, pieces: BTreeMap::new() });
+        let pieces = Pieces::new(self.all.clone());
+        self.stream = Some(SentStream { positions, acked: first, pieces });
         self.edge = 0;
     }
 
@@ -116,7 +115,7 @@ impl<T: Carried> Sending<T> {
     /// The connection is over: nothing of it is in flight any more.
     pub(crate) fn free(&mut self, paths: &mut Paths) {
         if let Some(stream) = self.stream.take() {
-            for (start, piece) in stream.pieces {
+            for (start, piece) in stream.pieces.iter() {
                 piece.forget(piece.end - start, paths);
             }
         }
@@ -219,7 +218,7 @@ impl<T: Carried> Sending<T> {
         let mut credits = [None::<Credit>; MOST_PATHS];
         stream.cut(ack);
         while let Some((&start, &piece)) = stream.pieces.range(..ack).next() {
-            stream.pieces.remove(&start);
+            stream.pieces.remove(start);
             let Some(credit) = credits.get_mut(usize::from(piece.path)) else { continue };
             // A loss that was none: the bytes arrived, and are not in flight already.
             let bytes = if piece.is_in_flight { piece.end - start } else { 0 };
@@ -245,7 +244,7 @@ impl<T: Carried> Sending<T> {
         let Some(stream) = &mut self.stream else { return 0 };
         let from = stream.positions.continued(from);
         let end = from + u64::from(len);
-        if !stream.has_room() {
+        if !stream.pieces.has_room(2) {
             return 0;
         }
         let mut mask = 0;
@@ -295,7 +294,7 @@ impl<T: Carried> Sending<T> {
         let start = stream.positions.continued(meta.seq).max(stream.acked);
         let end = stream.positions.continued(meta.seq) + u64::from(meta.len);
         stream.positions.reach(end);
-        if end > start && stream.pieces.len() < MOST_PIECES {
+        if end > start && stream.pieces.has_room(1) {
             let departure = paths.depart(now, path, end - start);
             let number = u8::try_from(path).unwrap_or(0);
             let piece = Piece { end, path: number, departure, is_in_flight: true };
@@ -308,17 +307,12 @@ impl<T: Carried> Sending<T> {
     fn stream(&mut self, meta: &Meta) -> &mut SentStream {
         self.stream.get_or_insert_with(|| {
             let (positions, first) = Positions::new(meta.seq);
-            SentStream { positions, acked: first, pieces: BTreeMap::new() }
+            SentStream { positions, acked: first, pieces: Pieces::new(self.all.clone()) }
         })
     }
 }
 
 impl SentStream {
-    /// Whether two pieces may be divided.
-    fn has_room(&self) -> bool {
-        self.pieces.len() + 2 <= MOST_PIECES
-    }
-
     /// Takes what is behind this position off the piece that it is in the middle of. A bit for its
     /// path is returned.
     fn shorten(&mut self, at: u64, paths: &mut Paths) -> u8 {
@@ -350,7 +344,7 @@ impl SentStream {
             // What the host sends for the first time: nothing carries it yet.
             return mask;
         }
-        if self.has_room() {
+        if self.pieces.has_room(2) {
             self.cut(start);
             self.cut(end);
         } else {
@@ -358,7 +352,7 @@ impl SentStream {
             mask |= self.shorten(start, paths);
         }
         while let Some((&at, &piece)) = self.pieces.range(start..end).next() {
-            self.pieces.remove(&at);
+            self.pieces.remove(at);
             piece.forget(piece.end - at, paths);
             mask |= 1 << (piece.path & 7);
         }
@@ -370,6 +364,7 @@ impl SentStream {
 mod tests {
     use super::*;
     use crate::Config;
+    use crate::pieces::MOST_PIECES;
 
     #[derive(Clone, Copy, Debug)]
     struct Packet(Meta);
@@ -389,7 +384,8 @@ mod tests {
     }
 
     fn under_way() -> (Sending<Packet>, Paths) {
-        let (mut sending, mut paths) = (Sending::new(), Paths::new(Time::ZERO, &Config::paper(2)));
+        let (mut sending, mut paths) =
+            (Sending::new(PieceCount::default()), Paths::new(Time::ZERO, &Config::paper(2)));
         for number in 0..SEGMENTS {
             let packet = segment(number * u32::from(SEGMENT), SEGMENT);
             sending.handle_data(Time::ZERO, packet, &mut paths, false);

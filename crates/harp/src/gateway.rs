@@ -12,6 +12,7 @@ use crate::detector::{Detector, PathQueue, round_trip, weight};
 use crate::exit::HeardPaths;
 use crate::liveness::Liveness;
 use crate::paths::{PathView, Paths, whole};
+use crate::pieces::PieceCount;
 use crate::{Carried, Config, Edits, Flow, Message, Output, Scale, Sharing};
 
 /// The time between two searches for connections to forget.
@@ -44,6 +45,7 @@ pub struct Gateway<T> {
     present: Option<u8>,
     /// When something last came over each path of the other gateway, likewise.
     heard: Option<[Option<Time>; wire::harp::MOST_PATHS]>,
+    pieces: PieceCount,
 }
 
 /// A path of the other gateway, where they come and go, is gone after so much silence.
@@ -129,6 +131,7 @@ impl<T: Carried> Gateway<T> {
             arrivals: Arrivals::default(),
             present: None,
             heard: None,
+            pieces: PieceCount::default(),
         }
     }
 
@@ -613,7 +616,7 @@ impl<T: Carried> Gateway<T> {
         now: Time,
         flow: Flow,
     ) -> (&mut Halves<T>, &mut Ends, &mut VecDeque<Output<T>>) {
-        let Gateway { config, connections, site, outputs, sweep_at, present, .. } = self;
+        let Gateway { config, connections, site, outputs, sweep_at, present, pieces, .. } = self;
         sweep_at.get_or_insert(now + SWEEP);
         let is_site = site.is_some();
         let ends = || {
@@ -624,7 +627,7 @@ impl<T: Carried> Gateway<T> {
             ends
         };
         let Relayed { halves, own, .. } = connections.entry(flow).or_insert_with(|| Relayed {
-            halves: Halves::new(now, config),
+            halves: Halves::new(now, config, pieces.clone()),
             own: (!is_site).then(ends),
             due: None,
         });

@@ -22,6 +22,7 @@ mod exit;
 mod gateway;
 mod liveness;
 mod paths;
+mod pieces;
 mod position;
 
 use wire::harp::{Report, Stamp};
