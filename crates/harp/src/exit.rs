@@ -161,7 +161,7 @@ impl<T: Carried> Receiving<T> {
         &mut self,
         now: Time,
         again: Span,
-        heard: HeardPaths,
+        come: HeardPaths,
     ) -> Option<(u32, u32)> {
         let wait = self.wait();
         let stream = self.stream.as_mut()?;
@@ -169,15 +169,14 @@ impl<T: Carried> Receiving<T> {
         let long = HAS_SAY.max(Span::from_nanos(10 * wait.as_nanos()));
         let open = || {
             let all = (0..).zip(&self.paths[..self.count]);
-            let has_come =
-                move |(number, _): &(u32, &PathArrivals)| heard.mask & (1 << number) != 0;
+            let has_come = move |(number, _): &(u32, &PathArrivals)| come.mask & (1 << number) != 0;
             all.filter(has_come).map(|(_, path)| path).filter(|path| !path.is_choked)
         };
         let has_say = |path: &&PathArrivals| path.highest.is_some_and(|(_, at)| now < at + long);
         let is_beyond = |path: &PathArrivals| path.highest.is_some_and(|(at, _)| at > stream.next);
         let is_old = now.since(since).as_nanos() >= wait.as_nanos() / 2;
         let is_lost = head > stream.next
-            && (is_old || heard.are_all && open().all(|path| has_say(&path)))
+            && (is_old || come.are_all && open().all(|path| has_say(&path)))
             && open().filter(has_say).all(is_beyond);
         let is_news =
             stream.reported.is_none_or(|(at, when)| at != stream.next || now >= when + again);
