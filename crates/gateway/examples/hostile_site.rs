@@ -4,10 +4,10 @@
 //!
 //! | kind | what it sends |
 //! |---|---|
-//! | `foreign` | packets of addresses that are not its own, and to hosts that are not behind the other |
+//! | `foreign` | packets in the name of others, and to hosts that are not behind the other |
 //! | `flows` | the first packets of ever new connections to a host there |
-//! | `segments` | segments of a few connections that overlap, with absurd options, windows and lengths |
-//! | `messages` | reports of queues and losses on connections that nobody has, probes, octets at random |
+//! | `segments` | overlapping segments of a few connections, with absurd options and lengths |
+//! | `messages` | reports about connections that nobody has, probes, octets at random |
 
 use std::env;
 use std::error::Error;
