@@ -6,7 +6,7 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use secure::testing::Strangers;
 use secure::{Limits, PacketNumber, Session, Settings};
-use units::{Bytes, Time};
+use units::{Bytes, SubflowId, Time};
 use wire::datagram::Outer;
 use wire::ptcp::{Body, Packet};
 
@@ -47,7 +47,7 @@ impl Ours {
         let peer = config.parameters();
         let mut connection = make(config, controller, scheduler, tokens);
         connection.begin_established(Time::ZERO, &peer);
-        session.open_path(0).expect("it is new");
+        session.open_path(SubflowId(0)).expect("it is new");
         let len = usize::from(u16::MAX);
         let (plain, source, sink) = (Vec::new(), vec![7; len], vec![0; len]);
         Ours { session, connection, plain, source, sink, received: 0 }
@@ -59,7 +59,7 @@ impl End for Ours {
         let now = Time::from_nanos(now);
         let Ok(Outer::Data { label }) = Outer::parse(&datagram) else { panic!("only data") };
         // The listening side looks labels up before it knows a path.
-        let path = self.session.path_of(label).unwrap_or(0);
+        let path = self.session.path_of(label).unwrap_or(SubflowId(0));
         let opened = self.session.open(now, path, &mut datagram).expect("nothing changes it");
         let parsed = Packet::parse(opened.number, opened.payload).expect("the peer is honest");
         let arrived = self.connection.handle_packet(now, path, &parsed.packet, false);
