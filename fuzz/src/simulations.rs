@@ -246,9 +246,15 @@ pub fn gateway(data: &[u8]) {
         now += Span::from_micros(u64::from(word(0) & 0xf_ffff));
         let (flow, stamp) = (
             u32::from(piece[2] & 7),
-            Stamp { path: piece[18], sent: word(19), srtt: word(12) & 0xff_ffff },
+            Stamp {
+                path: piece[18] & 0x7f,
+                sent: word(19),
+                srtt: word(12) & 0xff_ffff,
+                is_paired: piece[18] & 0x80 != 0,
+            },
         );
-        let entry = PathReport { path: piece[16] & 7, weight: 640, echo: word(8) };
+        let entry =
+            PathReport { path: piece[16] & 7, weight: 640, echo: word(8), capacity: piece[12] };
         let report = Report {
             open: piece[17],
             queued: piece[16],

@@ -127,13 +127,18 @@ impl Flood {
         let dice = self.draw();
         let (port, seq) = (self.port(), self.draw() as u32);
         let mut out = Vec::new();
-        let stamp = Stamp { path: 0, sent: dice as u32, srtt: 20_000 };
+        let stamp = Stamp { path: 0, sent: dice as u32, srtt: 20_000, is_paired: false };
         if matches!(self.kind, Kind::Messages) {
             match dice % 4 {
                 0 => out = (0..room).map(|at| (dice >> (at % 57)) as u8).collect(),
                 1 => emit(&Header::Probe(seq, stamp), &mut out),
                 _ => {
-                    let entry = PathReport { path: dice as u8 % 8, weight: 16, echo: seq };
+                    let entry = PathReport {
+                        path: dice as u8 % 8,
+                        weight: 16,
+                        echo: seq,
+                        capacity: dice as u8,
+                    };
                     let report = Report {
                         open: 255,
                         queued: 255,

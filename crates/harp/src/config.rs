@@ -30,6 +30,9 @@ pub struct Config {
     /// Whether packets beyond the windows are held back, and paths are paced; the paper's gateway
     /// does neither. Windows below one packet need it.
     pub holds: bool,
+    /// Whether one packet in sixteen leaves right behind the one before, so that the other gateway
+    /// measures what the path carries whoever else uses it. Only where packets are held.
+    pub pairs: bool,
     /// How far packets that follow each other may be ahead of the pace of their path: so much
     /// leaves at once. Zero paces each packet.
     pub burst: Span,
@@ -58,6 +61,7 @@ impl Config {
             reorder: 1.5,
             admission: None,
             holds: false,
+            pairs: false,
             burst: Span::ZERO,
             corrects_clocks: false,
             most_connections: 16_384,
@@ -74,6 +78,7 @@ impl Config {
             controller: HarpOptions::modern(),
             admission: Some(1.5),
             holds: true,
+            pairs: true,
             corrects_clocks: true,
             ..Config::paper(paths)
         }

@@ -4,10 +4,11 @@ use alloc::vec::Vec;
 
 use policy::cc::{ClockWatch, Lateness};
 use recovery::OneWayDelay;
-use units::{Span, Time};
+use units::{Rate, Span, Time};
 use wire::harp::{MOST_ENTRIES, PathReport, Report, Stamp};
 
 use crate::Config;
+use crate::pairs::Pairs;
 use crate::paths::clock;
 
 /// The parts of a packet's weight in a report.
@@ -38,6 +39,7 @@ struct PathDelays {
     latest: Option<(u32, Time)>,
     /// The delay of the latest packet with payload.
     delayed: Option<Span>,
+    pairs: Pairs,
 }
 
 /// The queue that packets of a path come through: the time by which they are later than the
@@ -59,6 +61,7 @@ impl Detector {
             weight: 0.0,
             latest: None,
             delayed: None,
+            pairs: Pairs::default(),
         };
         Detector {
             paths: (0..config.paths).map(|_| path()).collect(),
@@ -70,13 +73,26 @@ impl Detector {
         }
     }
 
-    /// A packet has arrived. Whether it was late.
-    pub(crate) fn handle_data(&mut self, now: Time, stamp: &Stamp, is_marked: bool) -> bool {
+    /// A packet with so many octets of payload has arrived. Whether it was late.
+    pub(crate) fn handle_data(
+        &mut self,
+        now: Time,
+        stamp: &Stamp,
+        len: u16,
+        is_marked: bool,
+    ) -> bool {
         let mark = if is_marked { self.mark } else { 0.0 };
         let Some(path) = self.paths.get_mut(usize::from(stamp.path)) else { return false };
         let delay = path.handle_stamp(now, stamp, self.corrects_clocks);
-        let weight = path.lateness.handle_delay(now, delay) + mark;
+        let waited = path.lateness.least().map_or(Span::ZERO, |least| delay - least);
+        path.pairs.handle_packet(now, stamp, len, waited);
+        // The second of a pair waits for the first one, which says nothing about the path.
+        let late = if stamp.is_paired { 0.0 } else { path.lateness.handle_delay(now, delay) };
+        let weight = late + mark;
         path.weight += weight;
+        if stamp.is_paired {
+            return weight > 0.0;
+        }
         path.delayed = Some(delay);
         if path.lateness.shows_queue(delay) {
             self.queued |= 1 << (stamp.path & 7);
@@ -129,6 +145,7 @@ impl Detector {
                 path: u8::try_from(number).unwrap_or(u8::MAX),
                 weight,
                 echo: sent.wrapping_add(held),
+                capacity: path.pairs.capacity().map_or(0, magnitude),
             };
             report.count += 1;
         }
@@ -148,6 +165,25 @@ impl PathDelays {
     }
 }
 
+/// Powers of two with exponents of so many eighths, times 1,024.
+const EIGHTHS: [u64; 8] = [1_024, 1_117, 1_218, 1_328, 1_448, 1_579, 1_722, 1_878];
+
+/// The rate of a capacity in a report.
+fn rate(magnitude: u8) -> Rate {
+    let eighth = EIGHTHS[usize::from(magnitude % 8)];
+    Rate::from_bits((eighth << (magnitude / 8)) * 1_000 / 1_024)
+}
+
+/// A capacity in a report: the largest one that this rate has.
+fn magnitude(capacity: Rate) -> u8 {
+    (1..=u8::MAX).rev().find(|magnitude| rate(*magnitude) <= capacity).unwrap_or(1)
+}
+
+/// The capacity in a report, if it is known.
+pub(crate) fn capacity(entry: PathReport) -> Option<Rate> {
+    (entry.capacity > 0).then(|| rate(entry.capacity))
+}
+
 /// The weight in a report.
 pub(crate) fn weight(entry: PathReport) -> f64 {
     f64::from(entry.weight) / PARTS
@@ -157,4 +193,23 @@ pub(crate) fn weight(entry: PathReport) -> f64 {
 pub(crate) fn round_trip(now: Time, entry: PathReport) -> Option<Span> {
     let micros = clock(now).wrapping_sub(entry.echo);
     (micros < u32::MAX / 2).then(|| Span::from_micros(u64::from(micros)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reports have rates to an eighth of a power of two, none above what was measured.
+    #[test]
+    fn the_capacity_in_a_report_is_the_measured_one() {
+        for bits in [1_200_000, 9_400_000, 94_000_000, 990_000_000, 400_000_000_000] {
+            let told = rate(magnitude(Rate::from_bits(bits))).as_f64();
+            assert!((0.915..=1.0).contains(&(told / Rate::from_bits(bits).as_f64())), "{bits}");
+        }
+        assert_eq!(rate(8), Rate::kbit(2));
+        let entry = |capacity| PathReport { capacity, ..PathReport::default() };
+        assert_eq!(capacity(entry(0)), None, "it is not known");
+        assert_eq!(capacity(entry(80)), Some(Rate::kbit(1_024)));
+        assert!(capacity(entry(u8::MAX)).is_some_and(|rate| rate > Rate::mbit(3_000_000)));
+    }
 }

@@ -8,7 +8,7 @@ use wire::harp::{Report, Stamp};
 use wire::tcp::{Flags, Meta};
 
 use crate::connection::Halves;
-use crate::detector::{Detector, PathQueue, round_trip, weight};
+use crate::detector::{Detector, PathQueue, capacity, round_trip, weight};
 use crate::exit::HeardPaths;
 use crate::liveness::Liveness;
 use crate::paths::{PathView, Paths, whole};
@@ -86,6 +86,9 @@ impl Ends {
             }
             if let Some(rtt) = round_trip(at, *entry) {
                 self.paths.handle_rtt(path, rtt);
+            }
+            if let Some(rate) = capacity(*entry) {
+                self.paths.handle_capacity(path, rate);
             }
             self.paths.handle_late(now, path, weight(*entry));
         }
@@ -196,7 +199,7 @@ impl<T: Carried> Gateway<T> {
         } else if let Some((packet, path)) =
             halves.sending.handle_data(now, packet, &mut ends.paths, holds)
         {
-            let stamp = ends.paths.stamp(now, path);
+            let stamp = ends.paths.data_stamp(now, path);
             outputs.push_back(Output::Outside(flow, stamp.path, Message::Data(stamp, packet)));
         }
         self.rearm(now, flow);
@@ -413,7 +416,8 @@ impl<T: Carried> Gateway<T> {
         let return_path = self.liveness.return_path();
         self.note_outside(now, flow, &packet.meta());
         let (halves, ends, outputs) = self.parts(now, flow);
-        let is_late = ends.detector.handle_data(at, stamp, is_marked);
+        let len = packet.meta().len;
+        let is_late = ends.detector.handle_data(at, stamp, len, is_marked);
         let srtt = Span::from_micros(u64::from(stamp.srtt));
         halves.receiving.handle_srtt(usize::from(stamp.path), srtt);
         let ready = halves.receiving.handle_data(now, usize::from(stamp.path), packet);
@@ -522,7 +526,7 @@ impl<T: Carried> Gateway<T> {
             && let Some(ends) = own.as_mut().or(site.as_mut())
         {
             while let Some((packet, path)) = halves.sending.poll_held(now, &mut ends.paths) {
-                let stamp = ends.paths.stamp(now, path);
+                let stamp = ends.paths.data_stamp(now, path);
                 outputs.push_back(Output::Outside(flow, stamp.path, Message::Data(stamp, packet)));
                 *turn = flow;
             }

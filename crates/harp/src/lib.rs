@@ -21,6 +21,7 @@ mod entry;
 mod exit;
 mod gateway;
 mod liveness;
+mod pairs;
 mod paths;
 mod pieces;
 mod position;

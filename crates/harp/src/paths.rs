@@ -8,7 +8,7 @@ use recovery::{DeliveryRate, RoundTrip, SendSnapshot};
 use units::{Bytes, Rate, Span, SubflowId, Time, TokenBucket};
 use wire::harp::Stamp;
 
-use crate::Config;
+use crate::{Config, pairs};
 
 /// A path of which nothing is heard for so long carries nothing until a probe arrives; the same in
 /// round trips.
@@ -54,6 +54,8 @@ pub(crate) struct Paths {
     control: Harp,
     states: Vec<PathState>,
     admission: Option<f64>,
+    /// Whether packets leave in pairs now and then.
+    pairs: bool,
     /// How far packets may be ahead of the pace.
     burst: Span,
     /// The size of full packets; zero before it is known.
@@ -72,12 +74,29 @@ struct PathState {
     sent_at: Option<Time>,
     /// When the next packet may leave by the pace.
     pace: TokenBucket,
+    pair: Pair,
     probe_at: Time,
     /// When the first packet left after the last one that was heard to arrive.
     unheard_since: Option<Time>,
 }
 
+/// Where the next pair of packets is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pair {
+    /// Packets since the last one.
+    since: u32,
+    /// The pace that its first packet owes, once that has left: the second one may leave at once.
+    owed: Option<Span>,
+    /// Whether the latest packet was a second one.
+    is_second: bool,
+}
+
 impl PathState {
+    /// Whether a packet that leaves now is the second of a pair.
+    fn completes_pair(&self, now: Time) -> bool {
+        self.pair.owed.is_some() && self.sent_at.is_some_and(|at| now <= at + pairs::TOGETHER)
+    }
+
     /// When it counts as silent if nothing is heard for so long, and for some round trips.
     fn silent_at(&self, least: Span) -> Option<Time> {
         // Before the first answer nobody knows how long one takes.
@@ -112,6 +131,7 @@ impl Paths {
             rate: DeliveryRate::new(now),
             sent_at: None,
             pace: TokenBucket::owing_until(now),
+            pair: Pair::default(),
             probe_at: now,
             unheard_since: None,
         };
@@ -119,6 +139,7 @@ impl Paths {
             control: Harp::new(config.controller),
             states: (0..config.paths).map(|_| state()).collect(),
             admission: config.admission,
+            pairs: config.pairs && config.holds,
             burst: config.burst,
             mss: 0.0,
             present: None,
@@ -218,6 +239,13 @@ impl Paths {
     /// `None` if something must arrive before.
     pub(crate) fn choose_paced(&self, now: Time, bytes: u64, avoid: u8) -> Option<(usize, Time)> {
         let at = |path: usize| Some((path, self.may_leave(now, path, bytes)?));
+        let pair = (0..self.states.len()).find(|path| self.states[*path].completes_pair(now));
+        if let Some(path) = pair
+            && avoid & (1 << path) == 0
+            && self.may_leave(now, path, bytes).is_some_and(|at| at <= now)
+        {
+            return Some((path, now));
+        }
         let best = self.choose(avoid);
         let is_avoided = |path: usize| avoid & (1 << path) != 0;
         let others =
@@ -256,8 +284,18 @@ impl Paths {
         let is_limited = self.is_half_full();
         let (window, srtt) = (self.control.window(id(path)).max(1.0), self.srtt(path));
         let gap = Span::from_secs_f64(count(bytes) * srtt.as_secs_f64() / (PACE * window));
+        // In slow start the first packet that waits tells that the path is full.
+        let pairs = self.pairs && !self.control.is_in_slow_start(id(path));
         let state = &mut self.states[path];
-        state.pace.take(now, Span::ZERO, gap);
+        let is_second = state.completes_pair(now);
+        let owed = state.pair.owed.take();
+        state.pair.is_second = is_second;
+        state.pair.since = if is_second { 0 } else { state.pair.since + 1 };
+        if pairs && owed.is_none() && state.pair.since >= pairs::EVERY {
+            state.pair.owed = Some(gap);
+        } else {
+            state.pace.take(now, Span::ZERO, gap + owed.unwrap_or(Span::ZERO));
+        }
         if state.in_flight == 0 {
             state.rate.restart(now);
         }
@@ -304,6 +342,12 @@ impl Paths {
         self.states[path].unheard_since = None;
         let expected = self.states[path].in_flight / 1_500 + 1;
         self.states[path].rtt.handle_sample(rtt, expected);
+    }
+
+    /// What a path carries when nobody else uses it.
+    pub(crate) fn handle_capacity(&mut self, path: usize, rate: Rate) {
+        let base = self.states[path].rtt.min();
+        self.control.handle_capacity(id(path), rate * base);
     }
 
     pub(crate) fn handle_late(&mut self, now: Time, path: usize, weight: f64) {
@@ -366,10 +410,17 @@ impl Paths {
         (0..self.states.len()).filter_map(at).chain(self.control.poll_drain()).min()
     }
 
-    /// The stamp of a packet that leaves now.
+    /// The stamp of a probe that leaves now.
     pub(crate) fn stamp(&self, now: Time, path: usize) -> Stamp {
         let srtt = u32::try_from(self.srtt(path).as_micros()).unwrap_or(u32::MAX);
-        Stamp { path: u8::try_from(path).unwrap_or(u8::MAX), sent: clock(now), srtt }
+        let path = u8::try_from(path).unwrap_or(u8::MAX);
+        Stamp { path, sent: clock(now), srtt, is_paired: false }
+    }
+
+    /// The stamp of data that leave now.
+    pub(crate) fn data_stamp(&mut self, now: Time, path: usize) -> Stamp {
+        let is_paired = core::mem::take(&mut self.states[path].pair.is_second);
+        Stamp { is_paired, ..self.stamp(now, path) }
     }
 
     fn note_choke(&mut self, now: Time, path: usize) {
@@ -464,4 +515,58 @@ fn count(bytes: u64) -> f64 {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "windows are bounded")]
 pub(crate) fn whole(bytes: f64) -> Bytes {
     Bytes(bytes as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Span = Span::from_millis(50);
+    const LEN: u64 = 1_000;
+
+    /// Packets leave as the windows and paces of two paths let them, and arrive after a round trip:
+    /// when they left, over which path, and whether as the second of a pair.
+    fn departures(config: &Config) -> Vec<(Time, usize, bool)> {
+        let (mut now, mut left) = (Time::ZERO, Vec::new());
+        let mut paths = Paths::new(now, config);
+        paths.set_mss(Bytes(LEN));
+        for round in 0..40 {
+            let mut credits = [None; 2];
+            while let Some((path, at)) = paths.choose_paced(now, LEN, 0) {
+                now = now.max(at);
+                let latest = paths.depart(now, path, LEN);
+                let bytes = LEN + credits[path].map_or(0, |credit: Credit| credit.bytes);
+                credits[path] = Some(Credit { bytes, latest });
+                left.push((now, path, paths.data_stamp(now, path).is_paired));
+            }
+            now += RTT;
+            for path in 0..2 {
+                paths.handle_rtt(path, RTT);
+                if round == 6 {
+                    paths.handle_queue(path);
+                }
+            }
+            paths.arrive(now, &credits);
+        }
+        left
+    }
+
+    #[test]
+    fn one_packet_in_sixteen_follows_at_once_and_the_pace_makes_up_for_it() {
+        let left = departures(&Config::modern(2));
+        for path in 0..2 {
+            let own: Vec<_> = left.iter().filter(|(_, over, _)| *over == path).collect();
+            let seconds = own.iter().filter(|(.., is_paired)| *is_paired).count();
+            assert!((own.len() / 24..=own.len() / 16).contains(&seconds), "{seconds}: {own:?}");
+            let gaps: Vec<_> = own.windows(2).map(|two| two[1].0.since(two[0].0)).collect();
+            for at in (1..own.len() - 2).filter(|at| own[*at].2) {
+                assert_eq!(gaps[at - 1], Span::ZERO);
+                // Two gaps of the pace, unless a round trip is between.
+                let usual = gaps[at + 1].min(gaps[at - 2]);
+                assert!(gaps[at] >= usual * 2, "{gaps:?}");
+            }
+        }
+        let paced = departures(&Config { pairs: false, ..Config::modern(2) });
+        assert!(paced.len() > 200 && paced.iter().all(|(.., is_paired)| !is_paired));
+    }
 }

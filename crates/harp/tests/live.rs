@@ -112,7 +112,7 @@ fn the_first_packets_over_two_paths_are_no_loss_in_another_order() {
     gateway.handle_outside(Time::ZERO, FLOW, Message::Return(syn(Some(7), false)), false);
     while gateway.poll_output().is_some() {}
     let mut arrive = |millis: u64, path: u8, seq: u32| {
-        let stamp = Stamp { path, sent: 0, srtt: 40_000 };
+        let stamp = Stamp { path, sent: 0, srtt: 40_000, is_paired: false };
         let data = Packet(Meta { seq, ..DATA });
         let now = Time::ZERO + Span::from_millis(millis);
         gateway.handle_outside(now, FLOW, Message::Data(stamp, data), false);
@@ -148,7 +148,7 @@ fn what_arrives_late_or_in_another_order_is_counted() {
     let mut arrive = |seq: u32, sent: u64, at: u64| {
         let packet = Packet(Meta { seq, ..DATA });
         let sent = u32::try_from(sent * 1_000).unwrap();
-        let stamp = Stamp { path: 0, sent, srtt: 10_000 };
+        let stamp = Stamp { path: 0, sent, srtt: 10_000, is_paired: false };
         let now = Time::ZERO + Span::from_millis(at);
         gateway.handle_outside(now, FLOW, Message::Data(stamp, packet), false);
     };
@@ -224,7 +224,7 @@ fn a_burst_leaves_at_once_and_the_rest_by_the_pace() {
             let echo = u32::try_from(now.as_nanos() / 1_000).unwrap();
             now = end;
             let mut report = Report { count: 1, ..Report::default() };
-            report.entries[0] = PathReport { path: 0, weight: 0, echo };
+            report.entries[0] = PathReport { path: 0, weight: 0, echo, capacity: 0 };
             gateway.handle_outside(now, FLOW, Message::Report(report), false);
             let ack = Packet(Meta { ack: seq, ..ACK });
             gateway.handle_outside(now, FLOW, Message::Return(ack), false);

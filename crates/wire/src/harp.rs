@@ -7,8 +7,9 @@
 //! | 3 probe | path 1, stamp 4, round trip 4, flow 4 |
 //! | 4 report | flow 4, open paths 1, paths with a queue 1, number of entries 1, lost position 4, |
 //! | | lost length 4, entries |
-//! | an entry | path 1, weight 2, echo 4 |
+//! | an entry | path 1, weight 2, echo 4, capacity 1 |
 //!
+//! In front of data the highest bit of the path says that the packet is the second of a pair.
 //! Numbers are big-endian. Stamps are microseconds of the sender's clock and wrap after 71 minutes.
 
 /// The paths between two gateways are numbered up to this; 0 is the direct one.
@@ -23,7 +24,10 @@ pub const PROBE: usize = DATA_HEADER + 4;
 pub const RETURN_HEADER: usize = 1;
 /// The octets of a report without entries, and of an entry.
 const REPORT_HEADER: usize = 16;
-const ENTRY: usize = 7;
+const ENTRY: usize = 8;
+
+/// In the octet with the path of data: the second of a pair.
+const PAIRED: u8 = 0x80;
 
 /// In the octet with the number of entries: nothing has arrived for long.
 const DEAF: u8 = 0x80;
@@ -42,6 +46,9 @@ pub struct Stamp {
     pub sent: u32,
     /// The sender's smoothed round-trip time of the path, microseconds; zero if it knows none.
     pub srtt: u32,
+    /// Whether it left right behind the packet before, ahead of its pace: how far apart the two
+    /// arrive tells what the path carries. Of data alone.
+    pub is_paired: bool,
 }
 
 /// What a gateway saw arrive over one path.
@@ -53,6 +60,9 @@ pub struct PathReport {
     pub weight: u16,
     /// The stamp of the latest packet plus the time for which it was here.
     pub echo: u32,
+    /// What the path carries when nobody else uses it: the payload is `2^(capacity / 8)` kbit/s.
+    /// Zero if it is not known.
+    pub capacity: u8,
 }
 
 /// What a gateway that receives tells the one that sends.
@@ -173,13 +183,15 @@ pub fn emit(header: &Header, out: &mut alloc::vec::Vec<u8>) {
                 out.push(entry.path);
                 out.extend(entry.weight.to_be_bytes());
                 out.extend(entry.echo.to_be_bytes());
+                out.push(entry.capacity);
             }
         }
     }
 }
 
 fn emit_stamp(kind: u8, stamp: &Stamp, out: &mut alloc::vec::Vec<u8>) {
-    out.extend([kind, stamp.path]);
+    let paired = if stamp.is_paired { PAIRED } else { 0 };
+    out.extend([kind, stamp.path | paired]);
     out.extend(stamp.sent.to_be_bytes());
     out.extend(stamp.srtt.to_be_bytes());
 }
@@ -188,8 +200,9 @@ fn stamp(input: &[u8]) -> Result<(Stamp, &[u8]), HarpError> {
     let (&[number], rest) = take(input)?;
     let (sent, rest) = take(rest)?;
     let (srtt, rest) = take(rest)?;
-    let path = path(number)?;
-    Ok((Stamp { path, sent: u32::from_be_bytes(*sent), srtt: u32::from_be_bytes(*srtt) }, rest))
+    let (path, is_paired) = (path(number & !PAIRED)?, number & PAIRED != 0);
+    let (sent, srtt) = (u32::from_be_bytes(*sent), u32::from_be_bytes(*srtt));
+    Ok((Stamp { path, sent, srtt, is_paired }, rest))
 }
 
 fn report(input: &[u8]) -> Result<(Header, &[u8]), HarpError> {
@@ -207,8 +220,13 @@ fn report(input: &[u8]) -> Result<(Header, &[u8]), HarpError> {
         let (&[number], after) = take(rest)?;
         let (weight, after) = take(after)?;
         let (echo, after) = take(after)?;
-        let (weight, echo) = (u16::from_be_bytes(*weight), u32::from_be_bytes(*echo));
-        *entry = PathReport { path: path(number)?, weight, echo };
+        let (&[capacity], after) = take(after)?;
+        *entry = PathReport {
+            path: path(number)?,
+            weight: u16::from_be_bytes(*weight),
+            echo: u32::from_be_bytes(*echo),
+            capacity,
+        };
         rest = after;
     }
     Ok((Header::Report(u32::from_be_bytes(*flow), report), rest))
@@ -227,14 +245,15 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
-    fn messages() -> [Header; 6] {
-        let stamp = Stamp { path: 7, sent: 0xfedc_ba98, srtt: 50_000 };
-        let entry = |path| PathReport { path, weight: 640, echo: 0x0102_0304 };
+    fn messages() -> [Header; 7] {
+        let stamp = Stamp { path: 7, sent: 0xfedc_ba98, srtt: 50_000, is_paired: false };
+        let entry = |path| PathReport { path, weight: 640, echo: 0x0102_0304, capacity: 133 };
         let mut report = Report { open: 0b101, queued: 0b10, count: 2, ..Report::default() };
         report.entries[..2].copy_from_slice(&[entry(0), entry(3)]);
         report.lost = (u32::MAX, 2_896);
         [
             Header::Data(stamp),
+            Header::Data(Stamp { is_paired: true, ..stamp }),
             Header::Return,
             Header::Probe(0x0506_0708, stamp),
             Header::Report(9, report),

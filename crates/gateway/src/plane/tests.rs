@@ -466,7 +466,7 @@ fn from_site_at(at: Time, plane: &mut Plane, header: Header, inner: &[u8], is_ma
     plane.handle_raw(at, &arrival, &payload);
 }
 
-const STAMP: Stamp = Stamp { path: 0, sent: 0, srtt: 20_000 };
+const STAMP: Stamp = Stamp { path: 0, sent: 0, srtt: 20_000, is_paired: false };
 
 #[test]
 fn a_site_speaks_for_its_own_hosts_to_those_of_this_side_alone() {

@@ -33,6 +33,7 @@ const KEYS: &[&str] = &[
     "admission",
     "choke",
     "hold",
+    "pairs",
     "clocks",
     "connections",
     "overhead",
@@ -90,6 +91,7 @@ impl GatewaySpec {
             ("admission", own.admission != shipped.admission),
             ("choke", own.controller.chokes != shipped.controller.chokes),
             ("hold", own.holds != shipped.holds),
+            ("pairs", own.pairs != shipped.pairs),
             ("clocks", own.corrects_clocks != shipped.corrects_clocks),
             ("connections", own.most_connections != shipped.most_connections),
             ("controller", own.controller != shipped.controller),
@@ -292,6 +294,7 @@ fn settings(section: &Section<'_>, mut config: Config) -> Result<Config> {
     for (key, slot) in [
         ("choke", &mut config.controller.chokes),
         ("hold", &mut config.holds),
+        ("pairs", &mut config.pairs),
         ("clocks", &mut config.corrects_clocks),
     ] {
         if let Some(value) = section.get(key) {

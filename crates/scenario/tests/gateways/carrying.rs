@@ -101,7 +101,7 @@ fn drains_take_a_quarter_of_the_windows_and_little_of_the_goodput() {
         };
         for begin in [20.0, 30.0, 40.0] {
             let (before, within, after) =
-                (window(begin - 1.0), window(begin + 0.2), window(begin + 2.0));
+                (window(begin - 0.1), window(begin + 0.2), window(begin + 2.0));
             assert!(within < 0.3 * before, "{sharing}: {within} of {before} at {begin} s");
             assert!(after > 0.7 * before, "{sharing}: {after} of {before} after {begin} s");
         }

@@ -4,6 +4,7 @@ mod carrying;
 mod faults;
 mod files;
 mod measures;
+mod sharing;
 
 use scenario::{Document, Run, RunOptions, Scenario, Setting};
 

@@ -14,17 +14,25 @@ pub(super) struct Extent {
     periods: [f64; PERIODS],
     began: Option<Time>,
     least: f64,
+    /// The same as packets that follow each other closely tell, if they do: it is not forgotten,
+    /// since it was measured whoever else used the path.
+    capacity: f64,
 }
 
 impl Extent {
     /// No sample yet; the result is at least `least`.
     pub(super) fn new(memory: Option<Span>, least: f64) -> Extent {
-        Extent { memory, periods: [0.0; PERIODS], began: None, least }
+        Extent { memory, periods: [0.0; PERIODS], began: None, least, capacity: 0.0 }
     }
 
     pub(super) fn handle_sample(&mut self, now: Time, bytes: f64) {
         self.expire(now);
         self.periods[0] = self.periods[0].max(bytes);
+    }
+
+    /// In place of what was set before.
+    pub(super) fn set_capacity(&mut self, bytes: f64) {
+        self.capacity = bytes;
     }
 
     /// The largest sample that is remembered.
@@ -35,7 +43,7 @@ impl Extent {
 
     /// The same as of the last sample.
     pub(super) fn known(&self) -> f64 {
-        self.periods.iter().fold(self.least, |most, bytes| most.max(*bytes))
+        self.periods.iter().fold(self.least.max(self.capacity), |most, bytes| most.max(*bytes))
     }
 
     fn expire(&mut self, now: Time) {

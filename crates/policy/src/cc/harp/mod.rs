@@ -365,10 +365,24 @@ impl Harp {
         self.path(id).map_or(0.0, |path| (self.window(id) / path.extent.known()).min(1.0))
     }
 
+    /// Whether the window of a path doubles in a round trip: no packet has come through a queue.
+    #[must_use]
+    pub fn is_in_slow_start(&self, id: SubflowId) -> bool {
+        self.path(id).is_some_and(|path| path.in_slow_start)
+    }
+
     /// How often a path stepped back.
     #[must_use]
     pub fn falls(&self, id: SubflowId) -> PathFalls {
         self.path(id).map_or_else(PathFalls::default, |path| path.falls)
+    }
+
+    /// A path that nobody else uses carries so much in a round trip without a queue, as packets that
+    /// follow each other closely tell. M is at least this.
+    pub fn handle_capacity(&mut self, id: SubflowId, bytes: Bytes) {
+        if let Some(path) = self.path_mut(id) {
+            path.extent.set_capacity(bytes.as_f64());
+        }
     }
 
     /// Packets of a path were late, with this weight in all. Once enough were, and a round trip
