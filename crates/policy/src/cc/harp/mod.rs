@@ -377,8 +377,8 @@ impl Harp {
         self.path(id).map_or_else(PathFalls::default, |path| path.falls)
     }
 
-    /// A path that nobody else uses carries so much in a round trip without a queue, as packets that
-    /// follow each other closely tell. M is at least this.
+    /// A path that nobody else uses carries so much in a round trip without a queue, as packets
+    /// that follow each other closely tell. M is at least this.
     pub fn handle_capacity(&mut self, id: SubflowId, bytes: Bytes) {
         if let Some(path) = self.path_mut(id) {
             path.extent.set_capacity(bytes.as_f64());
