@@ -12,8 +12,8 @@ from .mesh import Mesh, link
 
 # Connections to these ports of either site are background.
 BACKGROUND = "5300-5399"
-# The networks behind the gateways.
-NEAR, FAR = "10.1.0.0/24", "10.2.0.0/24"
+# Networks of IPv6 begin with this and the number of the site, 1 or 2.
+V6 = "fd10:"
 LAN = {"rate": "400 Mbit/s", "delay": "0.1 ms", "queue": "2 MiB"}
 
 
@@ -22,11 +22,14 @@ def description(rate, delay, queue):
     line = {"rate": f"{rate} Mbit/s", "delay": f"{delay} ms", "queue": f"{queue} B"}
     links = [
         link("nlan", "near", "near-gate", **LAN,
-             addresses={"near": "10.1.0.2/24", "near-gate": "10.1.0.1/24"}),
+             addresses={"near": ["10.1.0.2/24", f"{V6}1::2/64"],
+                        "near-gate": ["10.1.0.1/24", f"{V6}1::1/64"]}),
         link("wan", "near-gate", "far-gate", **line,
-             addresses={"near-gate": "10.9.0.1/24", "far-gate": "10.9.0.2/24"}),
+             addresses={"near-gate": ["10.9.0.1/24", f"{V6}9::1/64"],
+                        "far-gate": ["10.9.0.2/24", f"{V6}9::2/64"]}),
         link("flan", "far", "far-gate", **LAN,
-             addresses={"far": "10.2.0.2/24", "far-gate": "10.2.0.1/24"}),
+             addresses={"far": ["10.2.0.2/24", f"{V6}2::2/64"],
+                        "far-gate": ["10.2.0.1/24", f"{V6}2::1/64"]}),
     ]
     names = ("near", "far", "near-gate", "far-gate")
     hosts = {name: {"forwards": "gate" in name} for name in names}
@@ -75,8 +78,9 @@ class Sites(Mesh):
         for side in ("far", "near"):
             self.await_led(side)
 
-    def start_gateway(self, side):
-        return self.gate(side).start("gateway", [anabranch(), "gateway", "--json"], self.env(side))
+    def start_gateway(self, side, env=None):
+        command, env = [anabranch(), "gateway", "--json"], self.env(side) | (env or {})
+        return self.gate(side).start("gateway", command, env)
 
     def await_led(self, side):
         shown = "until ip route show table 7707 | grep -q anabranch0; do sleep 0.05; done"
@@ -86,16 +90,22 @@ class Sites(Mesh):
         for side, net, other, via in (("near", 1, 2, "10.9.0.2"), ("far", 2, 1, "10.9.0.1")):
             gate = self.gate(side)
             gate.run(["ip", "route", "replace", f"10.{other}.0.0/24", "via", via])
+            routed = ["ip", "-6", "route", "replace"]
+            gate.run([*routed, f"{V6}{other}::/64", "via", f"{V6}9::{other}"])
             self.host(side).run(["ip", "route", "replace", "default", "via", f"10.{net}.0.1"])
+            self.host(side).run([*routed, f"{V6}{other}::/64", "via", f"{V6}{net}::1"])
             home = pathlib.Path(self.env(side)["ANABRANCH_HOME"])
             home.mkdir()
             at = 'at = "10.9.0.2"\n' if side == "near" else ""
-            networks = {"near": (NEAR, FAR), "far": (FAR, NEAR)}[side]
+            networks = [
+                f'"10.{site}.0.0/24", "{V6}{site}::/64"' for site in (net, other)
+            ]
             (home / "gateway.toml").write_text(
-                f'networks = ["{networks[0]}"]\n[[site]]\nname = "other"\n{at}'
-                f'networks = ["{networks[1]}"]\n[[background]]\nports = ["{BACKGROUND}"]\n'
+                f'networks = [{networks[0]}]\n[[site]]\nname = "other"\n{at}'
+                f'networks = [{networks[1]}]\n[[background]]\nports = ["{BACKGROUND}"]\n'
             )
         keys = {side: self.anabranch(side, "keys").strip() for side in ("near", "far")}
-        for side, key, network in (("near", keys["far"], FAR), ("far", keys["near"], NEAR)):
-            self.anabranch(side, "keys", "trust", "sender", key, "other", "--gateway", network)
+        for side, key, other in (("near", keys["far"], 2), ("far", keys["near"], 1)):
+            permitted = f"10.{other}.0.0/24,{V6}{other}::/64"
+            self.anabranch(side, "keys", "trust", "sender", key, "other", "--gateway", permitted)
             self.anabranch(side, "gateway", "rules", "--install")

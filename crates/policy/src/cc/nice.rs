@@ -7,7 +7,9 @@
 //! the window a round trip. From there the window grows by Vegas' steps.
 //!
 //! Where nobody ever fills the buffer, the range is that of Vegas' own few packets, and Nice halves
-//! for them: alone it then has less than the link.
+//! for them: alone it then has less than the link. On a fast line a few packets take less time than
+//! hosts need to wake, and nearly every packet would count: a packet is late by a millisecond at
+//! least, which the paper does not have.
 
 use units::{Bytes, Rate, Span, Time};
 
@@ -18,6 +20,9 @@ use super::{Acked, Allowance, Congestion, Start};
 
 /// The smallest window in packets.
 const FLOOR: f64 = 1.0 / 48.0;
+/// A packet met a queue if it is later than the shortest round trip by this at least, in seconds:
+/// hosts are no more exact.
+const LEAST_LATE: f64 = 0.001;
 /// The slowest pace.
 const SLOWEST: Rate = Rate::from_bytes(1);
 
@@ -107,7 +112,8 @@ impl Windowed for Nice {
         let Some(rtt) = acked.rtt.map(Span::as_secs_f64) else { return };
         self.most = self.most.max(rtt);
         let base = self.vegas.base().min(rtt);
-        let is_late = rtt > base + self.options.threshold * (self.most - base);
+        let late = (self.options.threshold * (self.most - base)).max(LEAST_LATE);
+        let is_late = rtt > base + late;
         if is_late && acked.sent_at >= self.halved {
             self.late += 1.0;
         }
