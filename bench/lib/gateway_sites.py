@@ -14,6 +14,8 @@ from .mesh import Mesh, link
 BACKGROUND = "5300-5399"
 # Networks of IPv6 begin with this and the number of the site, 1 or 2.
 V6 = "fd10:"
+# The relays between the sites.
+RELAYS = ("r1", "r2")
 LAN = {"rate": "400 Mbit/s", "delay": "0.1 ms", "queue": "2 MiB"}
 
 
@@ -109,3 +111,64 @@ class Sites(Mesh):
             permitted = f"10.{other}.0.0/24,{V6}{other}::/64"
             self.anabranch(side, "keys", "trust", "sender", key, "other", "--gateway", permitted)
             self.anabranch(side, "gateway", "rules", "--install")
+
+
+class RelayedSites(Sites):
+    """Sites with a line to each of two relays, like the direct one, which are used or not."""
+
+    def __init__(self, folder, rate, delay, queue, has_relays=True):
+        self.has_relays = has_relays
+        super().__init__(folder, rate, delay, queue)
+
+    def describe(self, rate, delay, queue):
+        mesh = super().describe(rate, delay, queue)
+        line = {"rate": f"{rate} Mbit/s", "delay": f"{delay} ms", "queue": f"{queue} B"}
+        for number, relay in enumerate(RELAYS, 1):
+            mesh["host"][relay] = {}
+            mesh["link"] += [
+                link(
+                    f"{relay}n", "near-gate", relay, **LAN,
+                    addresses={
+                        "near-gate": f"10.8.{number}.1/24", relay: f"10.8.{number}.2/24",
+                    },
+                ),
+                link(
+                    f"{relay}f", relay, "far-gate", **line,
+                    addresses={
+                        relay: f"10.7.{number}.2/24", "far-gate": f"10.7.{number}.1/24",
+                    },
+                ),
+            ]
+        return mesh
+
+    def _prepare(self):
+        super()._prepare()
+        for number, relay in enumerate(RELAYS, 1):
+            host, home = self.host(relay), self.folder / f"{relay}-home"
+            home.mkdir()
+            # The far gateway's address is reached by the relay's own line, and answers by it.
+            host.run(["ip", "route", "replace", "10.9.0.2/32", "via", f"10.7.{number}.1"])
+            main = ["lookup", "main", "pref", 10]
+            self.gate("far").run(["ip", "rule", "add", "to", f"10.7.{number}.0/24", *main])
+            key = self.relay(relay, "keys").strip()
+            near = self.anabranch("near", "keys").strip()
+            permit = ["--may", "relay", "--relay", "10.9.0.2:7707"]
+            self.relay(relay, "keys", "trust", "sender", near, "near", *permit)
+            self.anabranch("near", "keys", "trust", "receiver", f"10.8.{number}.2", key)
+            self.start_relay(relay)
+        if self.has_relays:
+            file = pathlib.Path(self.env("near")["ANABRANCH_HOME"]) / "gateway.toml"
+            relays = ", ".join(f'"10.8.{number}.2"' for number in (1, 2))
+            at = 'at = "10.9.0.2"\n'
+            file.write_text(file.read_text().replace(at, f"{at}relays = [{relays}]\n"))
+
+    def home(self, relay):
+        return {"ANABRANCH_HOME": str(self.folder / f"{relay}-home")}
+
+    def relay(self, relay, *words):
+        command = ["env", *(f"{key}={value}" for key, value in self.home(relay).items())]
+        return self.host(relay).run([*command, anabranch(), *words]).stdout
+
+    def start_relay(self, relay):
+        command = [anabranch(), "relay", "--json"]
+        return self.host(relay).start("relay", command, self.home(relay))
