@@ -77,6 +77,8 @@ pub struct PathFigures {
     pub least_round_trip: Option<Span>,
     /// ξ: the window as a part of the largest one that it had.
     pub xi: f64,
+    /// The payload that it carries when nobody else uses it, if that was measured.
+    pub capacity: Option<Rate>,
     /// How often the window fell, and how often the path was choked, since the site is connected.
     pub falls: PathFalls,
 }

@@ -568,6 +568,7 @@ fn paths_of(link: &SiteLink) -> Vec<PathFigures> {
             round_trip: view.srtt,
             least_round_trip: view.least_rtt,
             xi: view.xi,
+            capacity: view.capacity,
             falls: view.falls,
         })
     };

@@ -320,6 +320,7 @@ impl<T: Carried> Gateway<T> {
                         sum.srtt = sum.srtt.max(view.srtt);
                         sum.least_rtt = sum.least_rtt.into_iter().chain(view.least_rtt).min();
                         sum.xi = sum.xi.min(view.xi);
+                        sum.capacity = sum.capacity.max(view.capacity);
                         sum.falls.decreases += view.falls.decreases;
                         sum.falls.chokes += view.falls.chokes;
                     }

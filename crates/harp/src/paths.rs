@@ -42,8 +42,10 @@ pub struct PathView {
     pub srtt: Option<Span>,
     /// The least round-trip time, if one is known.
     pub least_rtt: Option<Span>,
-    /// ξ: the window as a part of the largest one that it had.
+    /// ξ: the window as a part of the largest one that it can have.
     pub xi: f64,
+    /// The payload that it carries when nobody else uses it, if that was measured.
+    pub capacity: Option<Rate>,
     /// How often it stepped back.
     pub falls: PathFalls,
 }
@@ -75,6 +77,7 @@ struct PathState {
     /// When the next packet may leave by the pace.
     pace: TokenBucket,
     pair: Pair,
+    capacity: Option<Rate>,
     probe_at: Time,
     /// When the first packet left after the last one that was heard to arrive.
     unheard_since: Option<Time>,
@@ -132,6 +135,7 @@ impl Paths {
             sent_at: None,
             pace: TokenBucket::owing_until(now),
             pair: Pair::default(),
+            capacity: None,
             probe_at: now,
             unheard_since: None,
         };
@@ -154,6 +158,7 @@ impl Paths {
             if was && !is {
                 let state = &mut self.states[path];
                 (state.in_flight, state.sent_at, state.unheard_since) = (0, None, None);
+                state.capacity = None;
                 state.rtt = RoundTrip::new(Span::ZERO);
                 self.control.remove(id(path));
             } else if is && !was {
@@ -203,6 +208,7 @@ impl Paths {
             srtt: state.rtt.smoothed(),
             least_rtt: state.rtt.smoothed().map(|_| state.rtt.min()),
             xi: self.control.xi(id(path)),
+            capacity: state.capacity,
             falls: self.control.falls(id(path)),
         })
     }
@@ -346,6 +352,7 @@ impl Paths {
 
     /// What a path carries when nobody else uses it.
     pub(crate) fn handle_capacity(&mut self, path: usize, rate: Rate) {
+        self.states[path].capacity = Some(rate);
         let base = self.states[path].rtt.min();
         self.control.handle_capacity(id(path), rate * base);
     }

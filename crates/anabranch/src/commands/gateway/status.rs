@@ -39,6 +39,7 @@ fn object(site: &SiteFigures) -> Value {
             "round_trip_us": path.round_trip.map(units::Span::as_micros),
             "least_round_trip_us": path.least_round_trip.map(units::Span::as_micros),
             "xi": path.xi,
+            "capacity": path.capacity.map(Rate::as_bits),
             "decreases": path.falls.decreases,
             "chokes": path.falls.chokes,
         })
