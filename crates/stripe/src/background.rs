@@ -133,6 +133,11 @@ impl Member {
         self.site().name_place(self.shared(now), self.connection, id, place);
     }
 
+    /// The subflow has ended, and its number goes nowhere.
+    pub(crate) fn forget(&self, now: Time, id: SubflowId) {
+        self.site().remove(self.shared(now), self.connection, id);
+    }
+
     /// The connection has ended: what it has in flight is nobody's.
     pub(crate) fn leave(&self, now: Time) {
         self.site().leave(self.shared(now), self.connection);
