@@ -11,7 +11,7 @@ use diagnose::measure::Measuring;
 use events::{Event, Events, Summary};
 use files::{Error, ReceiveOptions, Receiving, ServeOptions, Serving, TransferNumbers};
 use peer::ListenOptions;
-use peer::host::{Carriers, Host, Meetings, Services};
+use peer::host::{Carriers, Host, Meetings, Service, Services};
 use tunnel::bounds::stripe_options;
 use tunnel::{TunnelRights, TunnelService};
 
@@ -151,7 +151,9 @@ async fn serve(
     let meeting = via::wait(relays, invited_by(None), &events)?;
     let host = host.meeting(meeting.clone().map(|meeting| meeting as Arc<dyn Meetings>));
     let addresses = host.addresses();
-    let mut services = Services::new();
+    let mut services = Services::new()
+        .with_effort("receive", config.receive.background)
+        .with_effort("serve", config.serve.background);
     if let Some(receiving) = &receiving {
         services = receiving.joins(services);
     }
@@ -160,10 +162,10 @@ async fn serve(
     }
     if has("tunnel") {
         let service = TunnelService::new(TunnelRights::default(), events.clone());
-        services = services.with(&service);
+        services = services.with(&service).with_effort(service.name(), config.tunnel.background);
     }
     if let Some(collect) = &collect {
-        services = services.with(collect);
+        services = services.with(collect).with_effort(collect.name(), config.collect.background);
     }
     if let Some(relay) = &relay {
         services = services.with(relay);
@@ -248,5 +250,7 @@ fn receive_options(config: &Config, listen: &ListenOptions) -> Result<ReceiveOpt
 
 fn serve_options(config: &Config, listen: &ListenOptions) -> Result<ServeOptions, Error> {
     let directory = directory(config.serve.directory.as_ref(), "serve")?;
-    Ok(ServeOptions { directory, listen: listen.clone(), once: false, meetings: None })
+    let effort = listen.effort.with(config.serve.background);
+    let listen = ListenOptions { effort, ..listen.clone() };
+    Ok(ServeOptions { directory, listen, once: false, meetings: None })
 }

@@ -5,6 +5,7 @@ use serde_json::Value;
 use crate::hosts::{Host, Outcome};
 use crate::needs::are_installed;
 use crate::noise::noise;
+use crate::relays::listening;
 use crate::{SHORT, two_hosts, uplink};
 
 /// Counts packets with payload that arrive at a host over its uplink: with the lower-effort mark,
@@ -93,6 +94,73 @@ fn a_server_sends_in_the_background_where_it_is_asked_to() {
             );
         }
     }
+}
+
+/// Lets `near` send to `far` and get from there, with a key of each.
+fn trust(near: &Host, far: &Host) {
+    let key = |host: &Host| host.anabranch(&["keys"]).stdout.trim().to_string();
+    let (own, theirs) = (key(near), key(far));
+    for (host, words) in [
+        (far, vec!["keys", "trust", "sender", &own, "near", "--may", "both"]),
+        (near, vec!["keys", "trust", "receiver", "10.1.0.2", &theirs]),
+    ] {
+        let trusted = host.anabranch(&words);
+        assert_eq!(trusted.code, Some(0), "{}", trusted.said());
+    }
+}
+
+/// Of the two services of one process, over either carrier: who sends to a service in the
+/// background is told, and what the service sends itself is in the background too.
+#[test]
+fn one_service_of_a_host_is_in_the_background_and_another_is_not() {
+    let test = "background::one_service_of_a_host_is_in_the_background_and_another_is_not";
+    if !are_installed(&["nft"]) {
+        return;
+    }
+    let Some((scratch, near, far)) = two_hosts(test) else { return };
+    std::env::set_current_dir(scratch.at("")).expect("it is there");
+    uplink(&near, &far);
+    trust(&near, &far);
+    far.sh(COUNT);
+    near.sh(COUNT);
+    let own = near.home.join("data");
+    std::fs::write(&own, noise(SHORT)).expect("there is room");
+    std::fs::write(far.home.join("inbox/theirs"), noise(SHORT)).expect("there is room");
+    let (own, inbox) = (own.to_str().expect("plain"), near.home.join("inbox"));
+    let (config, theirs) = (far.home.join("host.toml"), far.home.join("inbox"));
+    for quiet in ["receive", "serve"] {
+        let table = |name: &str| {
+            let is_quiet = name == quiet;
+            format!("[{name}]\ndirectory = '{}'\nbackground = {is_quiet}\n", theirs.display())
+        };
+        std::fs::write(&config, table("receive") + &table("serve")).expect("there is room");
+        let (_host, _) = listening(&far, &["host", "--config", config.to_str().expect("plain")]);
+        for carrier in ["udp", "tcp"] {
+            let more = ["--carrier", carrier, "--json"];
+            let _ = std::fs::remove_file(theirs.join("data"));
+            // Who gets data sends full packets too: they test what the line carries.
+            counted(&far);
+            let sent = near.anabranch(&[&["send", own, "--to", "10.1.0.2"], &more[..]].concat());
+            assert_eq!(sent.code, Some(0), "{}", sent.said());
+            check(&counted(&far), quiet == "receive", &format!("{quiet}, sent over {carrier}"));
+            assert_eq!(path(&sent)["background"].is_object(), quiet == "receive", "{carrier}");
+            let copy = inbox.join("theirs");
+            let _ = std::fs::remove_file(&copy);
+            counted(&near);
+            let words =
+                ["get", "theirs", "--from", "10.1.0.2", "--into", inbox.to_str().expect("plain")];
+            let got = near.anabranch(&[&words, &more[..]].concat());
+            assert_eq!(got.code, Some(0), "{}", got.said());
+            check(&counted(&near), quiet == "serve", &format!("{quiet}, got over {carrier}"));
+        }
+    }
+}
+
+/// Checks whether packets were marked, but those before it was known what they are for.
+fn check([marked, unmarked]: &[u64; 2], is_background: bool, what: &str) {
+    let is_so =
+        if is_background { *marked > 20 && *unmarked < 20 } else { *marked == 0 && *unmarked > 20 };
+    assert!(is_so, "{what}: {marked} marked, {unmarked} not");
 }
 
 /// What runs at the end of a transfer has its process's place.

@@ -255,7 +255,7 @@ impl Hosting {
         if let Some(over_udp) = &self.over_udp {
             over_udp.register(&mut registry);
         }
-        for service in &shared.services.0 {
+        for service in &shared.services.all {
             service.register(registry.sub_registry_with_prefix(service.name()));
         }
         registry
@@ -432,7 +432,7 @@ impl HostState {
         peer: Fingerprint,
     ) -> Result<Joining, ConnError> {
         let find = || {
-            self.services.0.iter().find_map(|service| {
+            self.services.all.iter().find_map(|service| {
                 let join = service.find(id, peer)?;
                 Some(Joining { join, service: service.name(), session: id })
             })
@@ -444,6 +444,7 @@ impl HostState {
         }
         if let Some(joining) = found {
             conn.push(&SessionFrame::Joined);
+            conn.agree_on_effort(self.services.effort(joining.service));
             return Ok(joining);
         }
         self.metrics.refuse(NO_SERVICE, RefusalKind::Session);
@@ -519,7 +520,7 @@ impl HostState {
         if hello.service == PROBE {
             // Whoever may anything here may know how fast.
             let mut reason = "this host has no services".to_string();
-            for service in &self.services.0 {
+            for service in &self.services.all {
                 match service.authorize(&asking) {
                     Ok(_) => return Ok(None),
                     Err(why) => reason = why,
@@ -530,7 +531,7 @@ impl HostState {
         let Some(service) = self.services.named(&hello.service) else {
             // A stranger is not told what this host does.
             let any = |service: &dyn Hosted| service.authorize(&asking);
-            let mut all = self.services.0.iter().map(|service| any(service.as_ref()));
+            let mut all = self.services.all.iter().map(|service| any(service.as_ref()));
             return Err(match all.find_map(Result::ok) {
                 Some(_) => (AbortCode::NoService, format!("this host {}", self.services.do_what())),
                 None => refused(
@@ -567,6 +568,8 @@ impl HostState {
             if tells { further_addresses(conn.stream(), &self.named) } else { Vec::new() };
         conn.push(&SessionFrame::Welcome(Welcome { version: VERSION, session, addresses }));
         let Some(open) = open else { return Ok(Entering::Probe) };
+        // Only now it is known what the connection is for.
+        conn.agree_on_effort(self.services.effort(&hello.service));
         let opening = self.opening.begin(session, peer);
         Ok(Entering::Open(open, OpenRequest { hello, peer, session, whole, opening }))
     }

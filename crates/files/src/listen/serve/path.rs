@@ -59,6 +59,8 @@ pub(super) async fn serve(
         return Ok(());
     };
     let mut control = begin(conn, fetch.view.effort);
+    // The client may say of one path what its request does not say of all.
+    let mut is_yielding = conn.yielding().is_some();
     let name = conn
         .stream()
         .peer_addr()
@@ -123,6 +125,10 @@ pub(super) async fn serve(
             next_sample = now + SAMPLE_EVERY;
             let info = conn.counters()?;
             conn.handle_sample(now, &info);
+            if conn.yielding().is_some() != is_yielding {
+                is_yielding = true;
+                control = begin(conn, fetch.view.effort);
+            }
             let stream = conn.stream();
             is_sending = info.unacked > 0;
             answers.rate = Rate::from_bytes(info.delivery_rate);
