@@ -156,6 +156,54 @@ fn one_service_of_a_host_is_in_the_background_and_another_is_not() {
     }
 }
 
+/// One of two paths is in the background, in both directions of the data and over either carrier.
+/// It has to carry something: the other one is bounded.
+#[test]
+fn one_path_is_in_the_background_and_the_other_is_not() {
+    let test = "background::one_path_is_in_the_background_and_the_other_is_not";
+    if !are_installed(&["nft"]) {
+        return;
+    }
+    let Some((scratch, near, far)) = two_hosts(test) else { return };
+    std::env::set_current_dir(scratch.at("")).expect("it is there");
+    uplink(&near, &far);
+    near.cable(&far, "lan0");
+    near.address("lan0", &["10.2.0.1/24"]);
+    far.address("lan0", &["10.2.0.2/24"]);
+    far.sh(COUNT);
+    near.sh(COUNT);
+    std::fs::write(far.home.join("inbox/theirs"), noise(SHORT)).expect("there is room");
+    let inbox = near.home.join("inbox");
+    let inbox = inbox.to_str().expect("plain");
+    for carrier in ["udp", "tcp"] {
+        for class in ["wan0,class=background", "wan0"] {
+            let is_quiet = class != "wan0";
+            let more = ["--carrier", carrier, "--path", class, "--path", "lan0,max=4mbit"];
+            counted(&far);
+            let sent = near.send(&far.receive(), "10.1.0.2", SHORT, &more);
+            assert!(sent.arrived, "{}", sent.said());
+            let what = format!("{class}, {carrier}");
+            check(&counted(&far), is_quiet, &format!("{what}, sent"));
+            sent.assert_carried(&["10.1.0.1 > 10.1.0.2", "10.2.0.1 > 10.2.0.2"]);
+            let summary = sent.events().find(|event| event["event"] == "summary");
+            let paths = summary.expect("it has arrived")["paths"].clone();
+            for path in paths.as_array().expect("a list") {
+                let is_it = is_quiet && path["name"].as_str().is_some_and(|it| it.contains("wan0"));
+                assert_eq!(path["background"].is_object(), is_it, "{what}: {path}");
+            }
+            let server = far.serve();
+            let _ = std::fs::remove_file(near.home.join("inbox/theirs"));
+            counted(&near);
+            let token = server.token.to_str().expect("plain");
+            let words = ["get", "theirs", "--from", "10.1.0.2", "--into", inbox];
+            let words = [&words[..], &["--token-file", token], &more].concat();
+            let got = near.anabranch(&words);
+            assert_eq!(got.code, Some(0), "{}", got.said());
+            check(&counted(&near), is_quiet, &format!("{what}, got"));
+        }
+    }
+}
+
 /// Checks whether packets were marked, but those before it was known what they are for.
 fn check([marked, unmarked]: &[u64; 2], is_background: bool, what: &str) {
     let is_so =
