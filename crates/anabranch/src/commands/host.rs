@@ -11,7 +11,7 @@ use diagnose::measure::Measuring;
 use events::{Event, Events, Summary};
 use files::{Error, ReceiveOptions, Receiving, ServeOptions, Serving, TransferNumbers};
 use peer::ListenOptions;
-use peer::host::{Carriers, Host, Meetings, Service, Services};
+use peer::host::{Carriers, Host, Meetings, Services};
 use tunnel::bounds::stripe_options;
 use tunnel::{TunnelRights, TunnelService};
 
@@ -151,9 +151,7 @@ async fn serve(
     let meeting = via::wait(relays, invited_by(None), &events)?;
     let host = host.meeting(meeting.clone().map(|meeting| meeting as Arc<dyn Meetings>));
     let addresses = host.addresses();
-    let mut services = Services::new()
-        .with_effort("receive", config.receive.background)
-        .with_effort("serve", config.serve.background);
+    let mut services = with_efforts(&config);
     if let Some(receiving) = &receiving {
         services = receiving.joins(services);
     }
@@ -162,10 +160,10 @@ async fn serve(
     }
     if has("tunnel") {
         let service = TunnelService::new(TunnelRights::default(), events.clone());
-        services = services.with(&service).with_effort(service.name(), config.tunnel.background);
+        services = services.with(&service);
     }
     if let Some(collect) = &collect {
-        services = services.with(collect).with_effort(collect.name(), config.collect.background);
+        services = services.with(collect);
     }
     if let Some(relay) = &relay {
         services = services.with(relay);
@@ -223,6 +221,16 @@ async fn serve(
         }
     };
     match never {}
+}
+
+/// No service yet, and the effort of each: by the names of hellos, of which that of `[collect]` is
+/// another than its table's.
+fn with_efforts(config: &Config) -> Services {
+    Services::new()
+        .with_effort("receive", config.receive.background)
+        .with_effort("serve", config.serve.background)
+        .with_effort("tunnel", config.tunnel.background)
+        .with_effort("feed", config.collect.background)
 }
 
 /// The folder of a service.
