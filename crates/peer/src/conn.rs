@@ -53,6 +53,8 @@ pub struct Conn {
     refusals: Option<Box<dyn Fn(AbortCode) + Send + Sync>>,
     /// What tells the peer of changes of this host's addresses.
     announcer: Option<Box<Announce>>,
+    /// Whether the peer has yet to send its first frame.
+    is_strange: bool,
     /// That of what is sent, as either side has said.
     effort: Effort,
     /// In the background.
@@ -138,6 +140,7 @@ impl Conn {
             backlog: 0,
             refusals: None,
             announcer: None,
+            is_strange: false,
             effort: Effort::Usual,
             background: None,
         }
@@ -181,6 +184,7 @@ impl Conn {
     /// Bounds the bytes that are still read from the stream; more are [`ConnError::TooMuch`].
     pub(crate) fn set_allowance(&mut self, bytes: usize) {
         self.raw.allowance = bytes;
+        self.is_strange = bytes < usize::MAX;
     }
 
     /// Has `hear` told of each refusal of the peer from here on.
@@ -396,6 +400,8 @@ impl Conn {
             let start = self.parsed;
             self.parsed += length;
             match effort_of(frame)? {
+                // The kernel loads a module for it, which is nothing for strangers.
+                Some(_) if self.is_strange => return Err(ConnError::Unexpected("Effort".into())),
                 Some(effort) => _ = self.set_effort(effort),
                 None => return Ok(RawFrame::parse(&self.inbox[start..])?.map(|(frame, _)| frame)),
             }

@@ -128,12 +128,13 @@ fn one_service_of_a_host_is_in_the_background_and_another_is_not() {
     std::fs::write(far.home.join("inbox/theirs"), noise(SHORT)).expect("there is room");
     let (own, inbox) = (own.to_str().expect("plain"), near.home.join("inbox"));
     let (config, theirs) = (far.home.join("host.toml"), far.home.join("inbox"));
-    for quiet in ["receive", "serve"] {
+    for quiet in ["receive", "serve", "host"] {
         let table = |name: &str| {
             let is_quiet = name == quiet;
             format!("[{name}]\ndirectory = '{}'\nbackground = {is_quiet}\n", theirs.display())
         };
-        std::fs::write(&config, table("receive") + &table("serve")).expect("there is room");
+        let host = format!("[host]\nbackground = {}\n", quiet == "host");
+        std::fs::write(&config, table("receive") + &table("serve") + &host).expect("there is room");
         let (_host, _) = listening(&far, &["host", "--config", config.to_str().expect("plain")]);
         for carrier in ["udp", "tcp"] {
             let more = ["--carrier", carrier, "--json"];
@@ -142,8 +143,9 @@ fn one_service_of_a_host_is_in_the_background_and_another_is_not() {
             counted(&far);
             let sent = near.anabranch(&[&["send", own, "--to", "10.1.0.2"], &more[..]].concat());
             assert_eq!(sent.code, Some(0), "{}", sent.said());
-            check(&counted(&far), quiet == "receive", &format!("{quiet}, sent over {carrier}"));
-            assert_eq!(path(&sent)["background"].is_object(), quiet == "receive", "{carrier}");
+            let is_quiet = quiet != "serve";
+            check(&counted(&far), is_quiet, &format!("{quiet}, sent over {carrier}"));
+            assert_eq!(path(&sent)["background"].is_object(), is_quiet, "{carrier}");
             let copy = inbox.join("theirs");
             let _ = std::fs::remove_file(&copy);
             counted(&near);
@@ -151,7 +153,7 @@ fn one_service_of_a_host_is_in_the_background_and_another_is_not() {
                 ["get", "theirs", "--from", "10.1.0.2", "--into", inbox.to_str().expect("plain")];
             let got = near.anabranch(&[&words, &more[..]].concat());
             assert_eq!(got.code, Some(0), "{}", got.said());
-            check(&counted(&near), quiet == "serve", &format!("{quiet}, got over {carrier}"));
+            check(&counted(&near), quiet != "receive", &format!("{quiet}, got over {carrier}"));
         }
     }
 }

@@ -90,8 +90,8 @@ mod tests {
     use wire::session::{Hello, PROTOCOL};
 
     use super::*;
-    use crate::Identity;
     use crate::tls::{ClientTls, ServerTls};
+    use crate::{ConnError, Identity};
 
     /// The protocols of an earlier build.
     fn earlier() -> Vec<Vec<u8>> {
@@ -181,6 +181,18 @@ mod tests {
                 assert_eq!(to.effort(), Effort::Usual);
             }
         }
+    }
+
+    #[tokio::test]
+    async fn a_stranger_says_nothing_of_efforts() {
+        let [mut near, mut far] = ends([false; 2]).await;
+        far.set_allowance(64 << 10);
+        near.tell_effort(Effort::Lower);
+        near.push(&SessionFrame::Ping(1));
+        near.flush().await.unwrap();
+        assert_eq!(arrived(&mut far).await, ["Effort", "Ping"]);
+        assert!(matches!(far.next_frame(), Err(ConnError::Unexpected(_))));
+        assert_eq!((far.effort(), far.yielding()), (Effort::Usual, None));
     }
 
     #[tokio::test]

@@ -21,6 +21,7 @@ use net::socket::{listen, reachable};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use wire::effort::Effort;
 use wire::session::{AbortCode, Hello, PROBE, SessionFrame, SessionId, VERSION, Welcome};
 
 use counted::{CountedStream, Tally};
@@ -204,6 +205,7 @@ fn accept(
         tls: ServerTls::new(&options.identity)?,
         token: TokenCheck::new(options.token.clone(), options.holder),
         authorized: options.authorized,
+        effort: options.effort,
         named: options.addresses,
         own,
         has_bare: services.any_takes_bare(),
@@ -281,6 +283,8 @@ struct HostState {
     services: Services,
     token: TokenCheck,
     authorized: AuthorizedPeers,
+    /// That of all services.
+    effort: Effort,
     /// The addresses that were named to listen at; none: all.
     named: Vec<SocketAddr>,
     /// Those of this host.
@@ -444,7 +448,7 @@ impl HostState {
         }
         if let Some(joining) = found {
             conn.push(&SessionFrame::Joined);
-            conn.agree_on_effort(self.services.effort(joining.service));
+            conn.agree_on_effort(self.effort_of(joining.service));
             return Ok(joining);
         }
         self.metrics.refuse(NO_SERVICE, RefusalKind::Session);
@@ -495,6 +499,11 @@ impl HostState {
             tally.belongs_to(self.metrics.traffic.row(&label, from.ip(), CarrierKind::Tcp));
         }
         Ok(Entered { conn, entry, service, peer, known, place })
+    }
+
+    /// How a service stands to others: it is in the background if it is itself, or the host.
+    fn effort_of(&self, service: &str) -> Effort {
+        self.effort.with(self.services.effort(service))
     }
 
     /// The service of a hello, of those that this host has: peers name what they like.
@@ -569,7 +578,7 @@ impl HostState {
         conn.push(&SessionFrame::Welcome(Welcome { version: VERSION, session, addresses }));
         let Some(open) = open else { return Ok(Entering::Probe) };
         // Only now it is known what the connection is for.
-        conn.agree_on_effort(self.services.effort(&hello.service));
+        conn.agree_on_effort(self.effort_of(&hello.service));
         let opening = self.opening.begin(session, peer);
         Ok(Entering::Open(open, OpenRequest { hello, peer, session, whole, opening }))
     }
