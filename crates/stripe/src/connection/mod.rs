@@ -182,7 +182,7 @@ impl Connection {
     }
 
     /// Has what is sent from here be in the background from now on, if `effort` says so; there is
-    /// no way back. Unlike [`Config::effort`](crate::Config::effort) it is not told to the peer,
+    /// no way back. Unlike what [`Options`](crate::Options) say it is not told to the peer,
     /// which may want to know.
     pub fn set_effort(&self, effort: Effort) {
         self.push(Command::SetEffort { key: self.0.key, effort });
