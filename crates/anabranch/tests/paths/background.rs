@@ -6,6 +6,7 @@ use crate::hosts::{Host, Outcome};
 use crate::needs::are_installed;
 use crate::noise::noise;
 use crate::relays::listening;
+use crate::running::Running;
 use crate::{SHORT, two_hosts, uplink};
 
 /// Counts packets with payload that arrive at a host over its uplink: with the lower-effort mark,
@@ -96,16 +97,68 @@ fn a_server_sends_in_the_background_where_it_is_asked_to() {
     }
 }
 
-/// Lets `near` send to `far` and get from there, with a key of each.
+/// Lets `near` send to `far`, get from there and reach a port of its loopback, with a key of each.
 fn trust(near: &Host, far: &Host) {
     let key = |host: &Host| host.anabranch(&["keys"]).stdout.trim().to_string();
     let (own, theirs) = (key(near), key(far));
     for (host, words) in [
-        (far, vec!["keys", "trust", "sender", &own, "near", "--may", "both"]),
+        (
+            far,
+            ["keys", "trust", "sender", &own, "near", "--may", "both", "--tunnel", TARGET].to_vec(),
+        ),
         (near, vec!["keys", "trust", "receiver", "10.1.0.2", &theirs]),
     ] {
         let trusted = host.anabranch(&words);
         assert_eq!(trusted.code, Some(0), "{}", trusted.said());
+    }
+}
+
+/// Where tunnels lead.
+const TARGET: &str = "127.0.0.1:9000";
+/// A program that sends back what it gets, connection by connection.
+const ECHO: &str = "import socketserver
+class Echo(socketserver.StreamRequestHandler):
+    def handle(self): self.wfile.write(self.rfile.read())
+server = socketserver.TCPServer(('127.0.0.1', 9000), Echo)
+print('it serves', flush=True)
+server.serve_forever()";
+/// A program that sends two megabytes through the tunnel, and gets them back.
+const ASK: &str = "import socket
+end = socket.create_connection(('127.0.0.1', 9001))
+end.sendall(bytes(2_000_000))
+end.shutdown(socket.SHUT_WR)
+assert len(end.makefile('rb').read()) == 2_000_000";
+
+/// The near side of a tunnel says nothing of the background: the host does.
+#[test]
+fn tunnels_of_a_host_are_in_the_background_where_it_says_so() {
+    let test = "background::tunnels_of_a_host_are_in_the_background_where_it_says_so";
+    if !are_installed(&["nft", "python3"]) {
+        return;
+    }
+    let Some((scratch, near, far)) = two_hosts(test) else { return };
+    std::env::set_current_dir(scratch.at("")).expect("it is there");
+    uplink(&near, &far);
+    trust(&near, &far);
+    far.sh(COUNT);
+    near.sh(COUNT);
+    let config = far.home.join("host.toml");
+    let mut echo = Running::start(&far, "echo", "python3", &["-c", ECHO]);
+    echo.until("it serves");
+    for is_quiet in [true, false] {
+        std::fs::write(&config, format!("[tunnel]\nbackground = {is_quiet}\n"))
+            .expect("there is room");
+        let (_host, _) = listening(&far, &["host", "--config", config.to_str().expect("plain")]);
+        let words = ["tunnel", "10.1.0.2", "--json", "-L", "9001:127.0.0.1:9000"];
+        let mut tunnel = Running::start(&near, "tunnel", env!("CARGO_BIN_EXE_anabranch"), &words);
+        tunnel.until("connected to");
+        for host in [&near, &far] {
+            counted(host);
+        }
+        let asked = near.command("python3").args(["-c", ASK]).output().expect("it runs");
+        assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
+        check(&counted(&far), is_quiet, "to the host");
+        check(&counted(&near), is_quiet, "from the host");
     }
 }
 
