@@ -33,6 +33,7 @@ pub(crate) struct Config {
     pub(crate) serve: Serve,
     pub(crate) host: Host,
     pub(crate) relay: Relay,
+    pub(crate) tunnel: Tunnel,
     pub(crate) collect: Collect,
     /// The tables that are there, also empty ones: those of services name what `host` does.
     pub(crate) tables: BTreeSet<String>,
@@ -62,6 +63,7 @@ pub(crate) struct Send {
 /// `[receive]`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Receive {
+    pub(crate) background: Effort,
     pub(crate) directory: Option<PathBuf>,
     pub(crate) listen: Vec<ListenAddress>,
     pub(crate) port: Option<u16>,
@@ -105,9 +107,16 @@ pub(crate) struct Relay {
     pub(crate) metrics: Option<MetricsAddress>,
 }
 
+/// `[tunnel]`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tunnel {
+    pub(crate) background: Effort,
+}
+
 /// `[collect]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Collect {
+    pub(crate) background: Effort,
     pub(crate) directory: Option<PathBuf>,
     pub(crate) rotate: Option<Bytes>,
     pub(crate) exec: Option<HookCommand>,
@@ -159,6 +168,7 @@ const KEYS: &[(&str, &str, Setter)] = &[
     ("send", "verify", |c, v| flag(v).map(|on| c.send.verify = on)),
     ("send", "on-done", |c, v| set(&mut c.send.hooks.on_done, parsed(v))),
     ("send", "on-error", |c, v| set(&mut c.send.hooks.on_error, parsed(v))),
+    ("receive", "background", |c, v| background(v).map(|effort| c.receive.background = effort)),
     ("receive", "directory", |c, v| set(&mut c.receive.directory, parsed(v))),
     ("receive", "listen", |c, v| list(v).map(|addresses| c.receive.listen = addresses)),
     ("receive", "port", |c, v| set(&mut c.receive.port, port(v))),
@@ -185,6 +195,8 @@ const KEYS: &[(&str, &str, Setter)] = &[
     ("relay", "max-rate", |c, v| set(&mut c.relay.max_rate, parsed(v))),
     ("relay", "no-guests", |c, v| flag(v).map(|on| c.relay.no_guests = on)),
     ("relay", "metrics", |c, v| set(&mut c.relay.metrics, metrics(v))),
+    ("collect", "background", |c, v| background(v).map(|effort| c.collect.background = effort)),
+    ("tunnel", "background", |c, v| background(v).map(|effort| c.tunnel.background = effort)),
     ("collect", "directory", |c, v| set(&mut c.collect.directory, parsed(v))),
     ("collect", "rotate", |c, v| set(&mut c.collect.rotate, parsed(v))),
     ("collect", "exec", |c, v| set(&mut c.collect.exec, parsed(v))),
@@ -466,7 +478,7 @@ mod tests {
             (
                 "[send]\npaths = ['wlan0,class=spare']",
                 "line 2: paths: 'wlan0,class=spare', character 13: 'spare' is not primary, \
-                 overflow or backup; write for example wlan0,backup or \
+                 overflow, backup or background; write for example wlan0,backup or \
                  usb0,max=5mbit,cap=10GB/month",
             ),
             (

@@ -32,8 +32,8 @@ pub(crate) struct RelayFlags {
     /// r1.example.org --relay 192.0.2.7:7707,backup,max=20mbit,cap=10GB/month
     #[arg(
         long = "relay",
-        value_name = "HOST[:PORT][,through=HOST]…[,primary|overflow|backup][,max=RATE]\
-                      [,cap=SIZE/month][,token-file=FILE]",
+        value_name = "HOST[:PORT][,through=HOST]…[,primary|overflow|backup|background]\
+                      [,max=RATE][,cap=SIZE/month][,token-file=FILE]",
         add = complete::receivers()
     )]
     relays: Vec<RelaySpec>,

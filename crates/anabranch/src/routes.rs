@@ -31,15 +31,16 @@ pub(crate) struct RouteArgs {
     /// route, metered ones as backups]
     ///
     /// An overflow path carries data only while the primaries are full, a backup only while they
-    /// are dead. `max=RATE` limits its rate, `cap=SIZE/month` the volume of its interface in a
+    /// are dead; a background path has what nobody else on its line asks for. `max=RATE` limits its
+    /// rate, `cap=SIZE/month` the volume of its interface in a
     /// calendar month over all transfers, `to=ADDR` is another address of the other host.
     /// `rate=RATE` is its known rate: if every path has one, the scheduler starts from these rates
     /// instead of measuring. For example: --path eth0 --path wlan0,overflow --path
     /// usb0,backup,max=5mbit,cap=10GB/month
     #[arg(
         long = "path",
-        value_name = "IF[,primary|overflow|backup][,max=RATE][,rate=RATE]\
-                      [,cap=SIZE/month][,to=ADDR]",
+        value_name = "IF[,primary|overflow|backup|background][,max=RATE]\
+                      [,rate=RATE][,cap=SIZE/month][,to=ADDR]",
         add = complete::interfaces()
     )]
     paths: Vec<PathSpec>,

@@ -25,7 +25,7 @@ pub(crate) struct StripedFlags {
     /// route, metered ones as backups]
     #[arg(
         long = "path",
-        value_name = "IF[,primary|overflow|backup][,max=RATE][,to=ADDR]",
+        value_name = "IF[,primary|overflow|backup|background][,max=RATE][,to=ADDR]",
         add = complete::interfaces()
     )]
     paths: Vec<PathSpec>,

@@ -1,6 +1,7 @@
 //! One connection of a path: frames over TLS over a stream of a carrier.
 
 mod background;
+mod effort;
 mod layer;
 mod raw;
 
@@ -14,10 +15,10 @@ use std::time::Duration;
 use net::counters::TcpInfo;
 use rustls::Connection;
 use tokio::time::timeout;
-use units::{Span, Time};
+use units::Span;
 use wire::effort::Effort;
 use wire::frame::HEADER;
-use wire::session::{AbortCode, SessionFrame, SessionId, VERSION, Welcome};
+use wire::session::{AbortCode, SessionFrame, SessionId, VERSION, Welcome, effort_of};
 use wire::{Emit, RawFrame, WireError};
 
 use background::Background;
@@ -52,6 +53,10 @@ pub struct Conn {
     refusals: Option<Box<dyn Fn(AbortCode) + Send + Sync>>,
     /// What tells the peer of changes of this host's addresses.
     announcer: Option<Box<Announce>>,
+    /// Whether the peer has yet to send its first frame.
+    is_strange: bool,
+    /// That of what is sent, as either side has said.
+    effort: Effort,
     /// In the background.
     background: Option<Background>,
 }
@@ -135,6 +140,8 @@ impl Conn {
             backlog: 0,
             refusals: None,
             announcer: None,
+            is_strange: false,
+            effort: Effort::Usual,
             background: None,
         }
     }
@@ -143,28 +150,6 @@ impl Conn {
     #[must_use]
     pub fn stream(&self) -> &dyn Stream {
         &*self.stream
-    }
-
-    /// From now on what is sent leaves the line to others, as `effort` says; `None`: that is the
-    /// usual one.
-    pub fn set_effort(&mut self, effort: Effort) -> Option<Yielding> {
-        let begin = || Background::begin(&*self.stream, effort);
-        self.background = effort.is_background().then(begin);
-        self.background.as_ref().map(|background| background.yielding)
-    }
-
-    /// Takes a sample of [`Conn::counters`], some forty times a second: the pace in the background
-    /// goes by it.
-    pub fn handle_sample(&mut self, now: Time, info: &TcpInfo) {
-        if let Some(background) = &mut self.background {
-            background.handle_sample(now, info, &*self.stream);
-        }
-    }
-
-    /// What the line is like to a connection in the background that this host paces.
-    #[must_use]
-    pub fn background(&self) -> Option<events::Background> {
-        self.background.as_ref()?.stats()
     }
 
     /// The kernel's counters of the connection.
@@ -199,6 +184,7 @@ impl Conn {
     /// Bounds the bytes that are still read from the stream; more are [`ConnError::TooMuch`].
     pub(crate) fn set_allowance(&mut self, bytes: usize) {
         self.raw.allowance = bytes;
+        self.is_strange = bytes < usize::MAX;
     }
 
     /// Has `hear` told of each refusal of the peer from here on.
@@ -404,23 +390,25 @@ impl Conn {
         self.said_goodbye
     }
 
-    /// The next complete frame among the bytes read, borrowed until the next call.
+    /// The next complete frame among the bytes read, borrowed until the next call. What the peer
+    /// says of the effort is taken here, and returned to nobody.
     ///
     /// # Errors
     /// [`ConnError`], if the connection fails or the peer breaks the protocol.
     pub fn next_frame(&mut self) -> Result<Option<RawFrame<'_>>, ConnError> {
-        match RawFrame::length(&self.inbox[self.parsed..])? {
-            Some(length) if self.parsed + length <= self.inbox.len() => {
-                let start = self.parsed;
-                self.parsed += length;
-                Ok(RawFrame::parse(&self.inbox[start..])?.map(|(frame, _)| frame))
-            }
-            _ => {
-                self.inbox.drain(..self.parsed);
-                self.parsed = 0;
-                Ok(None)
+        while let Some((frame, length)) = RawFrame::parse(&self.inbox[self.parsed..])? {
+            let start = self.parsed;
+            self.parsed += length;
+            match effort_of(frame)? {
+                // The kernel loads a module for it, which is nothing for strangers.
+                Some(_) if self.is_strange => return Err(ConnError::Unexpected("Effort".into())),
+                Some(effort) => _ = self.set_effort(effort),
+                None => return Ok(RawFrame::parse(&self.inbox[start..])?.map(|(frame, _)| frame)),
             }
         }
+        self.inbox.drain(..self.parsed);
+        self.parsed = 0;
+        Ok(None)
     }
 
     /// Waits until the stream has bytes to read or, if the send buffer has bytes, takes some. Other

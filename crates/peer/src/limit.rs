@@ -64,7 +64,9 @@ impl Limit {
         rate?;
         let ready_at = match class {
             PathClass::Overflow => all.paid_at() + LEFT_OVER,
-            PathClass::Primary | PathClass::Backup => first.ready_at(now, BURST),
+            PathClass::Primary | PathClass::Backup | PathClass::Background => {
+                first.ready_at(now, BURST)
+            }
         };
         Some(ready_at).filter(|at| *at > now)
     }

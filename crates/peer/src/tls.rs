@@ -12,11 +12,15 @@ use rustls::{
     CertificateError, ClientConfig, ClientConnection, OtherError, ServerConfig, ServerConnection,
 };
 use secure::RawKeys;
+use wire::session::{PROTOCOL, WITH_EFFORTS};
 
 use crate::{Error, Fingerprint, Identity};
 
-/// The protocol's name in ALPN; a peer that speaks another version of it fails in the handshake.
-const ALPN: &[u8] = b"anabranch/1";
+/// The protocol's names in ALPN, the preferred one first; a peer that speaks another version of it
+/// fails in the handshake.
+fn protocols() -> Vec<Vec<u8>> {
+    vec![WITH_EFFORTS.to_vec(), PROTOCOL.to_vec()]
+}
 
 /// Makes TLS connections of the dialing side to one pinned key.
 #[derive(Clone, Debug)]
@@ -68,7 +72,7 @@ impl ClientTls {
             .with_client_cert_resolver(Arc::new(
                 rustls::client::AlwaysResolvesClientRawPublicKeys::new(identity.certified()),
             ));
-        config.alpn_protocols = vec![ALPN.to_vec()];
+        config.alpn_protocols = protocols();
         // Session tickets would save nothing here and cost a flight of the server.
         config.resumption = rustls::client::Resumption::disabled();
         Ok(ClientTls(Arc::new(config)))
@@ -110,7 +114,7 @@ impl ServerTls {
             .with_cert_resolver(Arc::new(rustls::server::AlwaysResolvesServerRawPublicKeys::new(
                 identity.certified(),
             )));
-        config.alpn_protocols = vec![ALPN.to_vec()];
+        config.alpn_protocols = protocols();
         config.send_tls13_tickets = 0;
         Ok(ServerTls(Arc::new(config)))
     }

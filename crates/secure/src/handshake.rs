@@ -40,6 +40,8 @@ pub struct Established {
     pub peer_key: CertificateDer<'static>,
     /// The peer's parameters of the connection above.
     pub parameters: Vec<u8>,
+    /// The protocol that was agreed on (ALPN, RFC 7301).
+    pub protocol: Option<Vec<u8>>,
 }
 
 /// What a handshake comes to.
@@ -434,7 +436,8 @@ impl Handshake {
                 self.levels[1].finish_sending();
             }
         }
-        let established = Established { session, peer_key, parameters };
+        let protocol = self.tls.alpn_protocol().map(<[u8]>::to_vec);
+        let established = Established { session, peer_key, parameters, protocol };
         self.progress.push(Progress::Established(Box::new(established)));
         Ok(())
     }

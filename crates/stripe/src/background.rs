@@ -62,8 +62,15 @@ impl Sites {
     /// The controller of a new connection to a peer; `now` is the time of its driver.
     pub(crate) fn join(&self, now: Time, peer: &PeerKey) -> Member {
         let mut of_peers = self.0.of_peers.lock().expect("no panic while held");
+        let is_used = |site: &Arc<_>| Arc::strong_count(site) > 1;
         if of_peers.len() >= MOST_SITES {
-            of_peers.retain(|_, site| Arc::strong_count(site) > 1);
+            // Most peers were never in the background: they take no place of those that were.
+            of_peers.retain(|_, site| {
+                is_used(site) || !site.lock().expect("no panic while held").is_blank()
+            });
+        }
+        if of_peers.len() >= MOST_SITES {
+            of_peers.retain(|_, site| is_used(site));
         }
         let new = || {
             let options = HarpOptions { drain: Some(DRAIN), ..HarpOptions::modern() };
@@ -131,6 +138,11 @@ impl Member {
         ends.hash(&mut hasher);
         let place = Place(hasher.finish());
         self.site().name_place(self.shared(now), self.connection, id, place);
+    }
+
+    /// The subflow has ended, and its number goes nowhere.
+    pub(crate) fn forget(&self, now: Time, id: SubflowId) {
+        self.site().remove(self.shared(now), self.connection, id);
     }
 
     /// The connection has ended: what it has in flight is nobody's.
@@ -248,8 +260,25 @@ mod tests {
     fn peers_that_have_left_are_remembered_to_a_bound() {
         let sites = Sites::default();
         let kept = sites.join(Time::ZERO, &peer(0));
-        for number in 1..1_000 {
-            drop(sites.join(Time::ZERO, &peer(number)));
+        let route = Route::to(([192, 0, 2, 7], 7_707).into());
+        let visit = |number: usize, is_background: bool| {
+            let mut member = sites.join(Time::ZERO, &peer(number));
+            member.name_route(Time::ZERO, FIRST, &route);
+            if is_background {
+                member.handle_add(Time::ZERO, FIRST, &START);
+            }
+            member.leave(Time::ZERO);
+        };
+        visit(1, true);
+        for number in 2..1_000 {
+            visit(number, false);
+        }
+        assert!(
+            sites.0.of_peers.lock().expect("no panic while held").contains_key(&peer(1)),
+            "peers that were never in the background displace none that was"
+        );
+        for number in 1_000..2_000 {
+            visit(number, true);
         }
         let of_peers = sites.0.of_peers.lock().expect("no panic while held");
         assert!(of_peers.len() <= MOST_SITES + 1, "{}", of_peers.len());

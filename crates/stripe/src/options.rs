@@ -149,6 +149,8 @@ pub struct PathStanding {
     pub class: Class,
     /// The most that may be sent over it; `None`: it is not bounded.
     pub rate: Option<Rate>,
+    /// Whether it is in the background, also where its connection is not.
+    pub is_background: bool,
 }
 
 /// One way to the peer: a local device or address, and one of the peer's addresses.
@@ -184,6 +186,9 @@ pub struct Route {
     pub remote: SocketAddr,
     /// Whether it carries data only while no usual route does.
     pub class: Class,
+    /// Whether it is in the background, also where its connection is not: it has what nobody else
+    /// there asks for, while other routes carry as usual.
+    pub is_background: bool,
     /// An upper bound of the data sent over it, without headers.
     pub max_rate: Option<Rate>,
     /// How many subflows it has (the paper's weight), at least one.
@@ -204,6 +209,7 @@ impl Route {
             local: None,
             remote,
             class: Class::Usual,
+            is_background: false,
             max_rate: None,
             weight: 1,
             lead: None,

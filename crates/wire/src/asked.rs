@@ -58,6 +58,9 @@ impl TryFrom<RawFrame<'_>> for Punches {
     }
 }
 
+/// The bit of a path in the background, beside its class.
+const IN_BACKGROUND: u8 = 4;
+
 /// What a path is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireStanding {
@@ -65,6 +68,9 @@ pub struct WireStanding {
     pub path: u16,
     /// 0: usual, 1: overflow, 2: reserve.
     pub class: u8,
+    /// Whether it is in the background, for a side that speaks
+    /// [`WITH_EFFORTS`](crate::session::WITH_EFFORTS).
+    pub is_background: bool,
     /// The most that may be sent over it, in bits a second; 0: it is not bounded.
     pub rate: u64,
 }
@@ -80,9 +86,10 @@ impl Emit for Standings {
     }
 
     fn emit_body(&self, out: &mut Vec<u8>) {
-        for WireStanding { path, class, rate } in self.0.iter().take(MOST_STANDINGS) {
+        for WireStanding { path, class, is_background, rate } in self.0.iter().take(MOST_STANDINGS)
+        {
             out.extend_from_slice(&path.to_be_bytes());
-            out.push(*class);
+            out.push(class | if *is_background { IN_BACKGROUND } else { 0 });
             out.extend_from_slice(&rate.to_be_bytes());
         }
     }
@@ -108,10 +115,12 @@ impl TryFrom<RawFrame<'_>> for Asked {
                 let (mut reader, mut all) = (Reader::new(frame, raw.body), Vec::new());
                 while !reader.is_empty() {
                     let (path, class, rate) = (reader.u16()?, reader.u8()?, reader.u64()?);
+                    let (class, is_background) =
+                        (class & !IN_BACKGROUND, class & IN_BACKGROUND > 0);
                     if class > 2 {
                         return Err(WireError::Field { frame, field: "class" });
                     }
-                    all.push(WireStanding { path, class, rate });
+                    all.push(WireStanding { path, class, is_background, rate });
                 }
                 reader.finish(Asked::Standings(Standings(all)))
             }

@@ -227,10 +227,11 @@ pub enum FrameKind {
     Await,
     Punches,
     Standings,
+    Effort,
 }
 
 /// Each kind with its name and the longest body.
-const KINDS: [(FrameKind, &str, usize); 70] = [
+const KINDS: [(FrameKind, &str, usize); 71] = [
     (FrameKind::Hello, "Hello", 2 + 16 + 1 + 16 + 1 + MAX_SERVICE + MAX_REQUEST),
     (FrameKind::Join, "Join", 16),
     (FrameKind::Entries, "Entries", MAX_CHUNK),
@@ -301,6 +302,7 @@ const KINDS: [(FrameKind, &str, usize); 70] = [
     (FrameKind::Await, "Await", 4),
     (FrameKind::Punches, "Punches", 8 + PUNCH_SECRET + MOST_PUNCHED * ADDRESS),
     (FrameKind::Standings, "Standings", MOST_STANDINGS * 11),
+    (FrameKind::Effort, "Effort", 1),
 ];
 
 impl FrameKind {

@@ -16,12 +16,20 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use crate::closing::{CloseCode, Closing};
+use crate::effort::Effort;
 use crate::frame::{Emit, FrameKind, RawFrame, WireError};
 pub use crate::limits::{MAX_ADDRESSES, MAX_REQUEST, MAX_SERVICE, MAX_TEXT};
 use crate::reader::Reader;
 
 /// The protocol version that this code speaks.
 pub const VERSION: u16 = 8;
+/// The protocol's name in ALPN (RFC 7301).
+pub const PROTOCOL: &[u8] = b"anabranch/1";
+/// The name of the same protocol whose ends take [`SessionFrame::Effort`], and paths in the
+/// background among [`Standings`](crate::asked::Standings): earlier ones of this version end a
+/// connection over either, and do not know the name. Both ends know what was agreed on before the
+/// first frame.
+pub const WITH_EFFORTS: &[u8] = b"anabranch/1+efforts";
 /// The service of every host that answers [probes](SessionFrame::Probe): to whoever may use another
 /// one.
 pub const PROBE: &str = "probe";
@@ -177,6 +185,9 @@ pub enum SessionFrame<'a> {
     /// Bytes that measure a path, where a service allows it; answered by [`SessionFrame::Pong`]
     /// with the bytes received so far.
     Probe(&'a [u8]),
+    /// At any place behind the first frame, from either side: what is sent over the connection is
+    /// to have this effort, in both directions. Only to a side that speaks [`WITH_EFFORTS`].
+    Effort(Effort),
 }
 
 impl Emit for SessionFrame<'_> {
@@ -190,6 +201,7 @@ impl Emit for SessionFrame<'_> {
             SessionFrame::Pong(_) => FrameKind::Pong,
             SessionFrame::Abort(..) => FrameKind::Abort,
             SessionFrame::Probe(_) => FrameKind::Probe,
+            SessionFrame::Effort(_) => FrameKind::Effort,
         }
     }
 
@@ -215,6 +227,7 @@ impl Emit for SessionFrame<'_> {
                 emit_text(text, out);
             }
             SessionFrame::Probe(bytes) => out.extend_from_slice(bytes),
+            SessionFrame::Effort(effort) => out.push(effort.number().unwrap_or(0)),
         }
     }
 }
@@ -257,6 +270,20 @@ pub(crate) fn read_text(reader: &mut Reader<'_>) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
+/// The effort of a frame that is [`SessionFrame::Effort`].
+///
+/// # Errors
+/// If it is a broken one.
+pub fn effort_of(raw: RawFrame<'_>) -> Result<Option<Effort>, WireError> {
+    if raw.kind != FrameKind::Effort {
+        return Ok(None);
+    }
+    match SessionFrame::try_from(raw)? {
+        SessionFrame::Effort(effort) => Ok(Some(effort)),
+        _ => Err(raw.foreign()),
+    }
+}
+
 impl<'a> TryFrom<RawFrame<'a>> for SessionFrame<'a> {
     type Error = WireError;
 
@@ -284,6 +311,7 @@ impl<'a> TryFrom<RawFrame<'a>> for SessionFrame<'a> {
                 SessionFrame::Abort(code, read_text(&mut reader))
             }
             FrameKind::Probe => SessionFrame::Probe(reader.rest()),
+            FrameKind::Effort => SessionFrame::Effort(Effort::of_number(reader.u8()?.into())),
             _ => return Err(raw.foreign()),
         };
         reader.finish(parsed)

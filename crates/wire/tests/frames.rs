@@ -1,6 +1,7 @@
 //! Every frame survives the wire; nothing that arrives can make the parser panic.
 
 use proptest::prelude::*;
+use wire::effort::Effort;
 use wire::files::{
     Archived, Ask, Changed, Compressed, Data, DataHeader, Deletes, FileFrame, Grown, Hashes, Held,
     LeftOut, MAX_REASON, Range, Wishes,
@@ -54,6 +55,7 @@ fn every_kind_comes_back_as_it_went() {
         FileFrame::Session(SessionFrame::Pong(1)),
         FileFrame::Session(SessionFrame::Abort(AbortCode::NoSpace, "too small".into())),
         FileFrame::Session(SessionFrame::Probe(b"anything")),
+        FileFrame::Session(SessionFrame::Effort(Effort::LowerUnmarked)),
         FileFrame::Name(b""),
         FileFrame::Name(b"photos/"),
         FileFrame::Filter(true, "*.jpg"),

@@ -60,7 +60,12 @@ fn the_addresses_to_open_ways_to_come_back_as_they_went() {
 
 #[test]
 fn what_paths_are_for_comes_back_as_it_went() {
-    let standing = |path: u16| WireStanding { path, class: 2, rate: u64::MAX - u64::from(path) };
+    let standing = |path: u16| WireStanding {
+        path,
+        class: 2,
+        is_background: path % 2 == 1,
+        rate: u64::MAX - u64::from(path),
+    };
     for count in [0, 1, u16::try_from(MOST_STANDINGS).unwrap()] {
         let sent = Standings((0..count).map(standing).collect());
         let mut bytes = Vec::new();

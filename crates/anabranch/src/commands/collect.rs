@@ -218,7 +218,7 @@ pub(super) fn collect_service(
     config: &Collect,
     events: Events,
 ) -> Result<Arc<CollectService>, Error> {
-    let Collect { directory, rotate, exec } = config.clone();
+    let Collect { directory, rotate, exec, background: _ } = config.clone();
     if directory.is_none() && exec.is_none() {
         let text = "[collect] names no target: add directory = \"/srv/…\" or exec = \"…\" there";
         return Err(Error::usage(text));

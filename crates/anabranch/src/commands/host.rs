@@ -151,7 +151,7 @@ async fn serve(
     let meeting = via::wait(relays, invited_by(None), &events)?;
     let host = host.meeting(meeting.clone().map(|meeting| meeting as Arc<dyn Meetings>));
     let addresses = host.addresses();
-    let mut services = Services::new();
+    let mut services = with_efforts(&config);
     if let Some(receiving) = &receiving {
         services = receiving.joins(services);
     }
@@ -223,6 +223,16 @@ async fn serve(
     match never {}
 }
 
+/// No service yet, and the effort of each: by the names of hellos, of which that of `[collect]` is
+/// another than its table's.
+fn with_efforts(config: &Config) -> Services {
+    Services::new()
+        .with_effort("receive", config.receive.background)
+        .with_effort("serve", config.serve.background)
+        .with_effort("tunnel", config.tunnel.background)
+        .with_effort("feed", config.collect.background)
+}
+
 /// The folder of a service.
 fn directory(of: Option<&PathBuf>, service: &str) -> Result<PathBuf, Error> {
     of.cloned().ok_or_else(|| {
@@ -248,5 +258,7 @@ fn receive_options(config: &Config, listen: &ListenOptions) -> Result<ReceiveOpt
 
 fn serve_options(config: &Config, listen: &ListenOptions) -> Result<ServeOptions, Error> {
     let directory = directory(config.serve.directory.as_ref(), "serve")?;
-    Ok(ServeOptions { directory, listen: listen.clone(), once: false, meetings: None })
+    let effort = listen.effort.with(config.serve.background);
+    let listen = ListenOptions { effort, ..listen.clone() };
+    Ok(ServeOptions { directory, listen, once: false, meetings: None })
 }

@@ -347,6 +347,7 @@ fn cells(path: &LocalPath) -> Vec<String> {
         (PathClass::Overflow, _) => "overflow",
         (PathClass::Backup, true) => "backup (metered)",
         (PathClass::Backup, false) => "backup",
+        (PathClass::Background, _) => "background",
     };
     let speed = path.speed.map_or_else(|| "unknown".to_string(), |speed| speed.to_string());
     vec![path.interface.clone(), path.address.to_string(), class.to_string(), speed]

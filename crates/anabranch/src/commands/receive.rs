@@ -159,6 +159,7 @@ pub(crate) fn run(mut args: ReceiveArgs) -> Result<(), Failure> {
             further_ports,
             token: token.clone(),
             authorized: authorized.peers.clone(),
+            effort: config.receive.background,
             qlog: args.qlog.open(config.receive.qlog.as_deref())?,
             ..ListenOptions::new(identity)
         },

@@ -5,6 +5,8 @@ use serde_json::Value;
 use crate::hosts::{Host, Outcome};
 use crate::needs::are_installed;
 use crate::noise::noise;
+use crate::relays::listening;
+use crate::running::Running;
 use crate::{SHORT, two_hosts, uplink};
 
 /// Counts packets with payload that arrive at a host over its uplink: with the lower-effort mark,
@@ -93,6 +95,175 @@ fn a_server_sends_in_the_background_where_it_is_asked_to() {
             );
         }
     }
+}
+
+/// Lets `near` send to `far`, get from there and reach a port of its loopback, with a key of each.
+fn trust(near: &Host, far: &Host) {
+    let key = |host: &Host| host.anabranch(&["keys"]).stdout.trim().to_string();
+    let (own, theirs) = (key(near), key(far));
+    for (host, words) in [
+        (
+            far,
+            ["keys", "trust", "sender", &own, "near", "--may", "both", "--tunnel", TARGET].to_vec(),
+        ),
+        (near, vec!["keys", "trust", "receiver", "10.1.0.2", &theirs]),
+    ] {
+        let trusted = host.anabranch(&words);
+        assert_eq!(trusted.code, Some(0), "{}", trusted.said());
+    }
+}
+
+/// Where tunnels lead.
+const TARGET: &str = "127.0.0.1:9000";
+/// A program that sends back what it gets, connection by connection.
+const ECHO: &str = "import socketserver
+class Echo(socketserver.StreamRequestHandler):
+    def handle(self): self.wfile.write(self.rfile.read())
+server = socketserver.TCPServer(('127.0.0.1', 9000), Echo)
+print('it serves', flush=True)
+server.serve_forever()";
+/// A program that sends two megabytes through the tunnel, and gets them back.
+const ASK: &str = "import socket
+end = socket.create_connection(('127.0.0.1', 9001))
+end.sendall(bytes(2_000_000))
+end.shutdown(socket.SHUT_WR)
+assert len(end.makefile('rb').read()) == 2_000_000";
+
+/// The near side of a tunnel says nothing of the background: the host does.
+#[test]
+fn tunnels_of_a_host_are_in_the_background_where_it_says_so() {
+    let test = "background::tunnels_of_a_host_are_in_the_background_where_it_says_so";
+    if !are_installed(&["nft", "python3"]) {
+        return;
+    }
+    let Some((scratch, near, far)) = two_hosts(test) else { return };
+    std::env::set_current_dir(scratch.at("")).expect("it is there");
+    uplink(&near, &far);
+    trust(&near, &far);
+    far.sh(COUNT);
+    near.sh(COUNT);
+    let config = far.home.join("host.toml");
+    let mut echo = Running::start(&far, "echo", "python3", &["-c", ECHO]);
+    echo.until("it serves");
+    for is_quiet in [true, false] {
+        std::fs::write(&config, format!("[tunnel]\nbackground = {is_quiet}\n"))
+            .expect("there is room");
+        let (_host, _) = listening(&far, &["host", "--config", config.to_str().expect("plain")]);
+        let words = ["tunnel", "10.1.0.2", "--json", "-L", "9001:127.0.0.1:9000"];
+        let mut tunnel = Running::start(&near, "tunnel", env!("CARGO_BIN_EXE_anabranch"), &words);
+        tunnel.until("connected to");
+        for host in [&near, &far] {
+            counted(host);
+        }
+        let asked = near.command("python3").args(["-c", ASK]).output().expect("it runs");
+        assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
+        check(&counted(&far), is_quiet, "to the host");
+        check(&counted(&near), is_quiet, "from the host");
+    }
+}
+
+/// Of the two services of one process, over either carrier: who sends to a service in the
+/// background is told, and what the service sends itself is in the background too.
+#[test]
+fn one_service_of_a_host_is_in_the_background_and_another_is_not() {
+    let test = "background::one_service_of_a_host_is_in_the_background_and_another_is_not";
+    if !are_installed(&["nft"]) {
+        return;
+    }
+    let Some((scratch, near, far)) = two_hosts(test) else { return };
+    std::env::set_current_dir(scratch.at("")).expect("it is there");
+    uplink(&near, &far);
+    trust(&near, &far);
+    far.sh(COUNT);
+    near.sh(COUNT);
+    let own = near.home.join("data");
+    std::fs::write(&own, noise(SHORT)).expect("there is room");
+    std::fs::write(far.home.join("inbox/theirs"), noise(SHORT)).expect("there is room");
+    let (own, inbox) = (own.to_str().expect("plain"), near.home.join("inbox"));
+    let (config, theirs) = (far.home.join("host.toml"), far.home.join("inbox"));
+    for quiet in ["receive", "serve", "host"] {
+        let table = |name: &str| {
+            let is_quiet = name == quiet;
+            format!("[{name}]\ndirectory = '{}'\nbackground = {is_quiet}\n", theirs.display())
+        };
+        let host = format!("[host]\nbackground = {}\n", quiet == "host");
+        std::fs::write(&config, table("receive") + &table("serve") + &host).expect("there is room");
+        let (_host, _) = listening(&far, &["host", "--config", config.to_str().expect("plain")]);
+        for carrier in ["udp", "tcp"] {
+            let more = ["--carrier", carrier, "--json"];
+            let _ = std::fs::remove_file(theirs.join("data"));
+            // Who gets data sends full packets too: they test what the line carries.
+            counted(&far);
+            let sent = near.anabranch(&[&["send", own, "--to", "10.1.0.2"], &more[..]].concat());
+            assert_eq!(sent.code, Some(0), "{}", sent.said());
+            let is_quiet = quiet != "serve";
+            check(&counted(&far), is_quiet, &format!("{quiet}, sent over {carrier}"));
+            assert_eq!(path(&sent)["background"].is_object(), is_quiet, "{carrier}");
+            let copy = inbox.join("theirs");
+            let _ = std::fs::remove_file(&copy);
+            counted(&near);
+            let words =
+                ["get", "theirs", "--from", "10.1.0.2", "--into", inbox.to_str().expect("plain")];
+            let got = near.anabranch(&[&words, &more[..]].concat());
+            assert_eq!(got.code, Some(0), "{}", got.said());
+            check(&counted(&near), quiet != "receive", &format!("{quiet}, got over {carrier}"));
+        }
+    }
+}
+
+/// One of two paths is in the background, in both directions of the data and over either carrier.
+/// It has to carry something: the other one is bounded.
+#[test]
+fn one_path_is_in_the_background_and_the_other_is_not() {
+    let test = "background::one_path_is_in_the_background_and_the_other_is_not";
+    if !are_installed(&["nft"]) {
+        return;
+    }
+    let Some((scratch, near, far)) = two_hosts(test) else { return };
+    std::env::set_current_dir(scratch.at("")).expect("it is there");
+    uplink(&near, &far);
+    near.cable(&far, "lan0");
+    near.address("lan0", &["10.2.0.1/24"]);
+    far.address("lan0", &["10.2.0.2/24"]);
+    far.sh(COUNT);
+    near.sh(COUNT);
+    std::fs::write(far.home.join("inbox/theirs"), noise(SHORT)).expect("there is room");
+    let inbox = near.home.join("inbox");
+    let inbox = inbox.to_str().expect("plain");
+    for carrier in ["udp", "tcp"] {
+        for class in ["wan0,class=background", "wan0"] {
+            let is_quiet = class != "wan0";
+            let more = ["--carrier", carrier, "--path", class, "--path", "lan0,max=4mbit"];
+            counted(&far);
+            let sent = near.send(&far.receive(), "10.1.0.2", SHORT, &more);
+            assert!(sent.arrived, "{}", sent.said());
+            let what = format!("{class}, {carrier}");
+            check(&counted(&far), is_quiet, &format!("{what}, sent"));
+            sent.assert_carried(&["10.1.0.1 > 10.1.0.2", "10.2.0.1 > 10.2.0.2"]);
+            let summary = sent.events().find(|event| event["event"] == "summary");
+            let paths = summary.expect("it has arrived")["paths"].clone();
+            for path in paths.as_array().expect("a list") {
+                let is_it = is_quiet && path["name"].as_str().is_some_and(|it| it.contains("wan0"));
+                assert_eq!(path["background"].is_object(), is_it, "{what}: {path}");
+            }
+            let server = far.serve();
+            let _ = std::fs::remove_file(near.home.join("inbox/theirs"));
+            counted(&near);
+            let token = server.token.to_str().expect("plain");
+            let words = ["get", "theirs", "--from", "10.1.0.2", "--into", inbox];
+            let words = [&words[..], &["--token-file", token], &more].concat();
+            let got = near.anabranch(&words);
+            assert_eq!(got.code, Some(0), "{}", got.said());
+            check(&counted(&near), is_quiet, &format!("{what}, got"));
+        }
+    }
+}
+
+/// Checks whether packets were marked, but those before it was known what they are for.
+fn check([marked, unmarked]: &[u64; 2], is_background: bool, what: &str) {
+    let is_so =
+        if is_background { *marked > 20 && *unmarked < 20 } else { *marked == 0 && *unmarked > 20 };
+    assert!(is_so, "{what}: {marked} marked, {unmarked} not");
 }
 
 /// What runs at the end of a transfer has its process's place.

@@ -222,14 +222,22 @@ pub(super) fn probe(probe: &PathProbe, host: &Host) -> Vec<Finding> {
         let text = format!("{:.1} % of its packets had to be sent again", carries.loss * 100.0);
         found.push(note("loss", name, text, None));
     }
-    found.push(note("buffer", name, buffer(carries.queue), None));
+    let is_held =
+        is_full || carries.held_by_send_buffer > HELD_BACK || carries.held_by_receiver > HELD_BACK;
+    found.push(note("buffer", name, buffer(carries.queue, is_held), None));
     found
 }
 
-/// What a line's buffer is like, and what a transfer in the background makes of it.
-fn buffer(queue: Span) -> String {
+/// What a line's buffer is like, and what a transfer in the background makes of it. `is_held`:
+/// buffers of the hosts held the test back, so that it never filled the line's.
+fn buffer(queue: Span, is_held: bool) -> String {
     let millis = queue.as_secs_f64() * 1e3;
-    if queue < SEEN {
+    if queue < SEEN && is_held {
+        format!(
+            "how long its queue becomes is not known: the buffers of the hosts kept the path from \
+             being full, and it was at most {millis:.0} ms long"
+        )
+    } else if queue < SEEN {
         format!(
             "its queue was at most {millis:.0} ms long when the path was full: --background sees \
              others from {} ms on, and goes by losses below",
@@ -407,6 +415,14 @@ mod tests {
         let shallow = Carries { queue: Span::from_millis(3), ..carries(Rate::mbit(50)) };
         let found = probe(&probed(Ok(shallow)), &host);
         assert!(found[0].text.contains("at most 3 ms") && found[0].text.contains("losses"));
+        let held = Carries {
+            queue: Span::from_millis(3),
+            held_by_receiver: 0.3,
+            ..carries(Rate::mbit(50))
+        };
+        let found = probe(&probed(Ok(held)), &host);
+        assert_eq!(checks(&found), ["receive-buffer", "buffer"]);
+        assert!(found[1].text.contains("not known"), "nobody has filled it: {found:?}");
         let slow = Carries {
             held_by_send_buffer: 0.5,
             held_by_receiver: 0.3,

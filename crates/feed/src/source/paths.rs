@@ -283,6 +283,7 @@ impl Session for Paths {
             None => None,
         };
         events.path(path.event(PathState::Active, ""));
+        conn.set_effort(path.effort);
         let kind = Kind::Path(PathTerms::of(&path, self.clock, attached.as_ref()));
         let parting = tokio::select! {
             carried = carry(&mut conn, &self.shared, kind) => match carried {

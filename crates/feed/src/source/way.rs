@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use net::Clock;
+use net::congestion::SAMPLE_EVERY;
 use peer::caps::{Account, Room};
 use peer::conn::{Conn, ConnError};
 use peer::limit::Limit;
@@ -13,7 +14,7 @@ use peer::{PathClass, dial};
 use sys::sockopt::set_max_pacing_rate;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
-use units::{Bytes, Rate, Span};
+use units::{Bytes, Rate, Span, Time};
 use wire::feed::{FEED_WINDOW, FeedFrame, MAX_RECORDS_BODY, Offer, Records, Watch};
 use wire::session::SessionFrame;
 
@@ -67,6 +68,8 @@ pub(super) struct PathTerms<'a> {
     pub(super) limits: Vec<Arc<Limit>>,
     pub(super) account: Option<Account>,
     pub(super) clock: Clock,
+    /// When a pace in the background is adapted next.
+    next_sample: Time,
     /// What it is to the control of the rates.
     pub(super) attached: Option<&'a Attached>,
 }
@@ -82,6 +85,7 @@ impl<'a> PathTerms<'a> {
             limits: path.limits.clone(),
             account: path.plan.account(path.remote.is_ipv6()),
             clock,
+            next_sample: Time::ZERO,
             attached,
         }
     }
@@ -460,11 +464,17 @@ impl<'a> Way<'a> {
     }
 
     /// Whether the connection takes more.
-    fn has_room(&mut self, conn: &Conn) -> Result<bool, ConnError> {
+    fn has_room(&mut self, conn: &mut Conn) -> Result<bool, ConnError> {
         if self.path().is_none() {
             return Ok(conn.backlog() < UNSENT);
         }
         let info = conn.counters()?;
+        if let Kind::Path(PathTerms { clock, next_sample, .. }) = &mut self.kind
+            && clock.now() >= *next_sample
+        {
+            *next_sample = clock.now() + SAMPLE_EVERY;
+            conn.handle_sample(clock.now(), &info);
+        }
         if let Kind::Path(PathTerms { account: Some(account), .. }) = &mut self.kind {
             account.count(&info, Bytes(conn.backlog() as u64));
             account.keep_ahead(Rate::from_bits(info.delivery_rate.saturating_mul(8)));
@@ -535,7 +545,7 @@ impl<'a> Way<'a> {
             let octets = Bytes(body.len() as u64);
             drop(state);
             self.turn = number.wrapping_add(1);
-            if let Kind::Path(PathTerms { class, limits, account, clock, attached }) =
+            if let Kind::Path(PathTerms { class, limits, account, clock, attached, .. }) =
                 &mut self.kind
             {
                 if let Some(attached) = attached {

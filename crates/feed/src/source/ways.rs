@@ -68,7 +68,8 @@ impl Ways {
     pub(super) fn is_first(&self, way: WayId, standing: Standing) -> bool {
         let rank = |class: PathClass| match class {
             PathClass::Primary => 0,
-            PathClass::Overflow => 1,
+            // It takes what the others do not.
+            PathClass::Overflow | PathClass::Background => 1,
             PathClass::Backup => 2,
         };
         let own = (rank(standing.class), standing.rtt, way);

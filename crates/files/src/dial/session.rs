@@ -231,7 +231,7 @@ impl Drop for Registered<'_> {
 /// A path's class as the core has it.
 pub(super) fn class_of(class: PathClass) -> Class {
     match class {
-        PathClass::Primary => Class::Primary,
+        PathClass::Primary | PathClass::Background => Class::Primary,
         PathClass::Overflow => Class::Overflow,
         PathClass::Backup => Class::Backup,
     }

@@ -25,7 +25,7 @@ mod settle;
 mod staging;
 mod survey;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod times;
 mod timestamps;
 

@@ -23,10 +23,10 @@ use crate::Error;
 use crate::blocking::Wanted;
 use peer::Fingerprint;
 
-pub(super) struct Scratch(pub(super) PathBuf);
+pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
-    pub(super) fn new(name: &str) -> Scratch {
+    pub(crate) fn new(name: &str) -> Scratch {
         let path =
             std::env::temp_dir().join(format!("anabranch-target-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).unwrap();

@@ -27,6 +27,14 @@ impl Layer {
         }
     }
 
+    /// The protocol that was agreed on, of TLS.
+    pub(super) fn protocol(&self) -> Option<&[u8]> {
+        match self {
+            Layer::Tls(tls) => tls.alpn_protocol(),
+            Layer::Carrier { .. } => None,
+        }
+    }
+
     pub(super) fn is_handshaking(&self) -> bool {
         matches!(self, Layer::Tls(tls) if tls.is_handshaking())
     }

@@ -237,7 +237,7 @@ impl<S: Session> PathSupervisor<S> {
                 remote,
                 limits: self.limits(),
                 congestion_control: self.shared.terms.options.congestion_control.clone(),
-                effort: self.shared.terms.options.effort,
+                effort: self.plan.class.effort(self.shared.terms.options.effort),
             });
             tracing::debug!(path = self.plan.name, %id, %remote, "connection joined the session");
             let began = self.shared.clock.now();

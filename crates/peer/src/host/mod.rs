@@ -21,6 +21,7 @@ use net::socket::{listen, reachable};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use wire::effort::Effort;
 use wire::session::{AbortCode, Hello, PROBE, SessionFrame, SessionId, VERSION, Welcome};
 
 use counted::{CountedStream, Tally};
@@ -204,6 +205,7 @@ fn accept(
         tls: ServerTls::new(&options.identity)?,
         token: TokenCheck::new(options.token.clone(), options.holder),
         authorized: options.authorized,
+        effort: options.effort,
         named: options.addresses,
         own,
         has_bare: services.any_takes_bare(),
@@ -255,7 +257,7 @@ impl Hosting {
         if let Some(over_udp) = &self.over_udp {
             over_udp.register(&mut registry);
         }
-        for service in &shared.services.0 {
+        for service in &shared.services.all {
             service.register(registry.sub_registry_with_prefix(service.name()));
         }
         registry
@@ -281,6 +283,8 @@ struct HostState {
     services: Services,
     token: TokenCheck,
     authorized: AuthorizedPeers,
+    /// That of all services.
+    effort: Effort,
     /// The addresses that were named to listen at; none: all.
     named: Vec<SocketAddr>,
     /// Those of this host.
@@ -432,7 +436,7 @@ impl HostState {
         peer: Fingerprint,
     ) -> Result<Joining, ConnError> {
         let find = || {
-            self.services.0.iter().find_map(|service| {
+            self.services.all.iter().find_map(|service| {
                 let join = service.find(id, peer)?;
                 Some(Joining { join, service: service.name(), session: id })
             })
@@ -444,6 +448,7 @@ impl HostState {
         }
         if let Some(joining) = found {
             conn.push(&SessionFrame::Joined);
+            conn.agree_on_effort(self.effort_of(joining.service));
             return Ok(joining);
         }
         self.metrics.refuse(NO_SERVICE, RefusalKind::Session);
@@ -496,6 +501,11 @@ impl HostState {
         Ok(Entered { conn, entry, service, peer, known, place })
     }
 
+    /// How a service stands to others: it is in the background if it is itself, or the host.
+    fn effort_of(&self, service: &str) -> Effort {
+        self.effort.with(self.services.effort(service))
+    }
+
     /// The service of a hello, of those that this host has: peers name what they like.
     fn service_of(&self, hello: &Hello) -> &'static str {
         if hello.service == PROBE {
@@ -519,7 +529,7 @@ impl HostState {
         if hello.service == PROBE {
             // Whoever may anything here may know how fast.
             let mut reason = "this host has no services".to_string();
-            for service in &self.services.0 {
+            for service in &self.services.all {
                 match service.authorize(&asking) {
                     Ok(_) => return Ok(None),
                     Err(why) => reason = why,
@@ -530,7 +540,7 @@ impl HostState {
         let Some(service) = self.services.named(&hello.service) else {
             // A stranger is not told what this host does.
             let any = |service: &dyn Hosted| service.authorize(&asking);
-            let mut all = self.services.0.iter().map(|service| any(service.as_ref()));
+            let mut all = self.services.all.iter().map(|service| any(service.as_ref()));
             return Err(match all.find_map(Result::ok) {
                 Some(_) => (AbortCode::NoService, format!("this host {}", self.services.do_what())),
                 None => refused(
@@ -567,6 +577,8 @@ impl HostState {
             if tells { further_addresses(conn.stream(), &self.named) } else { Vec::new() };
         conn.push(&SessionFrame::Welcome(Welcome { version: VERSION, session, addresses }));
         let Some(open) = open else { return Ok(Entering::Probe) };
+        // Only now it is known what the connection is for.
+        conn.agree_on_effort(self.effort_of(&hello.service));
         let opening = self.opening.begin(session, peer);
         Ok(Entering::Open(open, OpenRequest { hello, peer, session, whole, opening }))
     }

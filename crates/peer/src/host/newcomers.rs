@@ -105,7 +105,7 @@ impl HostState {
             let mut begin = [0; BARE];
             let reading = async { Ok(stream.read_exact(&mut begin).await.map(drop)?) };
             if shared.newcomers.bare.authenticated(number, reading).await.is_some() {
-                shared.services.0[service].serve_bare(stream, begin, from).await;
+                shared.services.all[service].serve_bare(stream, begin, from).await;
             }
         });
     }

@@ -1,11 +1,13 @@
 //! What a service of a host is: it lets peers in by its own rights, and serves their sessions.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
+use wire::effort::Effort;
 use wire::session::{Hello, SessionId};
 
 use crate::carrier::Listener;
@@ -221,7 +223,11 @@ impl<S: Service> Hosted for Arc<S> {
 
 /// The services of a host.
 #[derive(Default)]
-pub struct Services(pub(super) Vec<Box<dyn Hosted>>);
+pub struct Services {
+    pub(super) all: Vec<Box<dyn Hosted>>,
+    /// Those in the background, by name.
+    efforts: BTreeMap<String, Effort>,
+}
 
 impl Services {
     /// None yet.
@@ -233,21 +239,34 @@ impl Services {
     /// One more, with a name of its own.
     #[must_use]
     pub fn with<S: Service>(mut self, service: &Arc<S>) -> Services {
-        self.0.push(Box::new(Arc::clone(service)));
+        self.all.push(Box::new(Arc::clone(service)));
         self
     }
 
+    /// Has the service of that name be in the background, if `effort` says so: what it sends and
+    /// what is sent to it, over connections of its peers that understand; to others what it sends.
+    #[must_use]
+    pub fn with_effort(mut self, name: &str, effort: Effort) -> Services {
+        self.efforts.insert(name.into(), effort);
+        self
+    }
+
+    /// That of what the service of that name sends.
+    pub(super) fn effort(&self, name: &str) -> Effort {
+        self.efforts.get(name).copied().unwrap_or_default()
+    }
+
     pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
-        self.0.iter().map(|service| service.name())
+        self.all.iter().map(|service| service.name())
     }
 
     pub(super) fn named(&self, name: &str) -> Option<&dyn Hosted> {
-        self.0.iter().find(|service| service.name() == name).map(AsRef::as_ref)
+        self.all.iter().find(|service| service.name() == name).map(AsRef::as_ref)
     }
 
     /// The place of the service that takes connections beginning with this octet bare.
     pub(super) fn taking_bare(&self, first: u8) -> Option<usize> {
-        self.0.iter().position(|service| service.takes_bare(first))
+        self.all.iter().position(|service| service.takes_bare(first))
     }
 
     /// Whether any service takes connections bare.
@@ -257,7 +276,7 @@ impl Services {
 
     /// What the host does, as a clause.
     pub(super) fn do_what(&self) -> String {
-        let all: Vec<&str> = self.0.iter().map(|service| service.does()).collect();
+        let all: Vec<&str> = self.all.iter().map(|service| service.does()).collect();
         match all.split_last() {
             None => "does nothing".into(),
             Some((last, [])) => (*last).into(),

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use net::interfaces::LocalPath;
 use units::{Bytes, Rate};
+use wire::effort::Effort;
 
 use super::{SpecError, parts};
 use crate::Remote;
@@ -19,6 +20,8 @@ pub enum PathClass {
     Overflow,
     /// Used when no primary is alive.
     Backup,
+    /// Always used, in the background: for what nobody else on its line asks for.
+    Background,
 }
 
 impl PathClass {
@@ -27,6 +30,7 @@ impl PathClass {
             "primary" => Some(PathClass::Primary),
             "overflow" => Some(PathClass::Overflow),
             "backup" => Some(PathClass::Backup),
+            "background" => Some(PathClass::Background),
             _ => None,
         }
     }
@@ -37,13 +41,23 @@ impl PathClass {
         if local.metered { PathClass::Backup } else { PathClass::Primary }
     }
 
-    /// Its written form: `primary`, `overflow` or `backup`.
+    /// The effort of what goes over such a path, in a transfer with this one.
+    #[must_use]
+    pub fn effort(self, of_all: Effort) -> Effort {
+        match self {
+            PathClass::Primary | PathClass::Overflow | PathClass::Backup => of_all,
+            PathClass::Background => of_all.with(Effort::Lower),
+        }
+    }
+
+    /// Its written form: `primary`, `overflow`, `backup` or `background`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             PathClass::Primary => "primary",
             PathClass::Overflow => "overflow",
             PathClass::Backup => "backup",
+            PathClass::Background => "background",
         }
     }
 }
@@ -180,7 +194,7 @@ impl FromStr for PathSpec {
                     once(class.is_none())?;
                     let found = PathClass::by_name(name);
                     class = Some(found.ok_or_else(|| {
-                        said(format!("'{name}' is not primary, overflow or backup"))
+                        said(format!("'{name}' is not primary, overflow, backup or background"))
                     })?);
                 }
                 ("max", Some(rate)) => {
@@ -305,6 +319,9 @@ mod tests {
             PathSpec { class: PathClass::Backup, ..PathSpec::over("wlan0") }
         );
         assert_eq!(read("wlan0, class = overflow").class, PathClass::Overflow);
+        for text in ["wlan0,class=background", "wlan0,background"] {
+            assert_eq!(read(text).class, PathClass::Background, "{text}");
+        }
         assert_eq!(read("eth0,max=20mbit").max, Some(Rate::mbit(20)));
         assert_eq!(read("eth0,rate=8 Mbit/s").rate, Some(Rate::mbit(8)));
         assert_eq!(read("usb0,cap=10GB/month").cap, Some(Cap { bytes: Bytes(10_000_000_000) }));
@@ -320,7 +337,7 @@ mod tests {
             ("backup", 1, "begins with the interface"),
             ("max=5mbit,eth0", 1, "begins with the interface"),
             ("wlan0,bakup", 7, "'bakup' is not primary, overflow, backup, max=RATE"),
-            ("wlan0,class=spare", 13, "'spare' is not primary, overflow or backup"),
+            ("wlan0,class=spare", 13, "'spare' is not primary, overflow, backup or background"),
             ("wlan0,backup,class=primary", 14, "class is there twice"),
             ("wlan0,backup,overflow", 14, "'overflow' is a second class"),
             ("wlan0,max=fast", 11, "'fast' is not a rate"),
@@ -361,7 +378,8 @@ mod tests {
         let class = prop_oneof![
             Just(PathClass::Primary),
             Just(PathClass::Overflow),
-            Just(PathClass::Backup)
+            Just(PathClass::Backup),
+            Just(PathClass::Background)
         ];
         let to =
             prop_oneof![Just("192.0.2.1:80"), Just("[2001:db8::1]:7707"), Just("host.example:1")];

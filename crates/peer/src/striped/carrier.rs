@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use net::socket::Attempt;
-use stripe::{RouteChange, RouteEvent, RouteState, RouteStats};
+use stripe::{Effort, RouteChange, RouteEvent, RouteState, RouteStats};
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::{sleep, timeout};
 use units::{Bytes, PathId, Rate};
@@ -240,7 +240,8 @@ impl CarrierShared {
         if overflow.is_empty() {
             return;
         }
-        let primary: Vec<PathId> = of_class(PathClass::Primary).collect();
+        let primary = of_class(PathClass::Primary).chain(of_class(PathClass::Background));
+        let primary: Vec<PathId> = primary.collect();
         let mut state = self.state();
         let Some(Ok(striped)) = state.current.as_ref().and_then(|current| current.borrow().clone())
         else {
@@ -265,10 +266,13 @@ impl CarrierShared {
     fn reports(&self) -> Vec<RouteReport> {
         let state = self.state();
         let plans = self.keeper.routes(self.host);
-        let counted = state.current.as_ref().and_then(|current| match &*current.borrow() {
-            Some(Ok(striped)) => Some(striped.connection().recent_stats()),
+        let made = state.current.as_ref().and_then(|current| match &*current.borrow() {
+            Some(Ok(striped)) => Some(striped.connection().clone()),
             _ => None,
         });
+        let counted = made.as_ref().map(stripe::Connection::recent_stats);
+        // The other side may have said so.
+        let effort = made.map_or(self.options.config.effort, |made| made.effort());
         let report = |plan: &Arc<Plan>| {
             let of_plan = |path: &PathId| {
                 plans.iter().any(|known| known.id == *path && known.shown().id == plan.id)
@@ -285,7 +289,7 @@ impl CarrierShared {
                 received: before().map(|(_, moved)| moved.1).sum(),
                 lost: 0,
                 key_updates: counted.as_ref().map_or(0, |stats| stats.key_updates),
-                controller: if self.options.config.effort.is_background() {
+                controller: if effort.with(plan.class.effort(Effort::Usual)).is_background() {
                     BACKGROUND
                 } else {
                     self.options.controller.copy().name()

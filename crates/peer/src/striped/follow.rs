@@ -13,6 +13,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use units::{Bytes, PathId, Span};
 use wire::Emit;
 use wire::asked::MOST_PUNCHED;
+use wire::session::WITH_EFFORTS;
 
 use super::picking::{Picking, RouteMoved};
 use super::route::{Leads, route};
@@ -194,7 +195,8 @@ impl Follower {
 
     /// Tells the other side what the paths are for.
     async fn tell_standings(&self) {
-        let all = standings::of_paths(&self.connection.standings().borrow());
+        let knows_efforts = self.connection.protocol() == Some(WITH_EFFORTS);
+        let all = standings::of_paths(&self.connection.standings().borrow(), knows_efforts);
         say(&mut *self.asking.lock().await, &all).await;
     }
 

@@ -137,10 +137,11 @@ pub(super) fn route(
         local: Some(candidate.local),
         remote: candidate.remote,
         class: match plan.class {
-            PathClass::Primary => Class::Usual,
+            PathClass::Primary | PathClass::Background => Class::Usual,
             // Until it is needed.
             PathClass::Overflow | PathClass::Backup => Class::Reserve,
         },
+        is_background: plan.class == PathClass::Background,
         max_rate: bounds.filter_map(|limit| limit.rate()).min(),
         weight: terms.options.weight,
         lead,

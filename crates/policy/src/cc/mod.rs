@@ -50,6 +50,7 @@ mod coupled_cubic;
 mod cubic;
 mod dctcp;
 mod delays;
+mod divided;
 mod drain_times;
 mod fast;
 mod fast_path;
@@ -85,6 +86,7 @@ pub use coupled_bbr::CoupledBbr;
 pub use coupled_cubic::CoupledCubic;
 pub use cubic::{Cubic, CubicOptions};
 pub use dctcp::Dctcp;
+pub use divided::Divided;
 pub use fast::{Fast, FastOptions};
 pub use harp::{
     Delivered, Harp, HarpCoupling, HarpOptions, HarpStanding, Lateness, LatenessOptions, PathFalls,
@@ -285,6 +287,18 @@ pub trait Controller: fmt::Debug + Send {
     /// The subflow is found to share a bottleneck with those of the same `bottleneck`, named by one
     /// of their ids; or with none, as at first. Called when that changes.
     fn handle_bottleneck(&mut self, _now: Time, _id: SubflowId, _bottleneck: Option<SubflowId>) {}
+
+    /// The subflow is from now on in the background, or no longer. `start` is what it would join
+    /// with now; `None`: it has yet to join. A controller that has but one rule ignores it, unlike
+    /// [`Divided`].
+    fn handle_background(
+        &mut self,
+        _now: Time,
+        _id: SubflowId,
+        _is_background: bool,
+        _start: Option<&Start>,
+    ) {
+    }
 
     /// When to call [`Controller::handle_deadline`]. This and all other answers change with calls
     /// of `handle_*` only, so a sender need not ask again without one.

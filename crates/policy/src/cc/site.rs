@@ -82,6 +82,12 @@ impl Site {
         }
     }
 
+    /// Whether nobody uses it, and nothing is remembered.
+    #[must_use]
+    pub fn is_blank(&self) -> bool {
+        self.shared.is_empty() && self.remembered.is_empty()
+    }
+
     /// A subflow of a connection joins. If nobody has named its place, it shares with nobody.
     pub fn add(&mut self, now: Time, connection: u64, id: SubflowId, start: &Start) {
         let mut named = self.named.iter();

@@ -391,6 +391,13 @@ impl Connection {
         }
     }
 
+    /// A path, which may have yet to open, is from now on in the background, or no longer, for a
+    /// controller that knows the difference as [`Divided`](policy::cc::Divided) does. What is in
+    /// flight stays in flight.
+    pub fn set_path_background(&mut self, now: Time, path: SubflowId, is_background: bool) {
+        self.paths.set_background(now, path, is_background, &self.config);
+    }
+
     /// The largest UDP payload of a path at present; `None` for an unknown path.
     #[must_use]
     pub fn path_size(&self, path: SubflowId) -> Option<Bytes> {

@@ -168,6 +168,19 @@ impl Paths {
         true
     }
 
+    /// A path is from now on in the background, or no longer.
+    pub(super) fn set_background(
+        &mut self,
+        now: Time,
+        id: SubflowId,
+        is_background: bool,
+        config: &Config,
+    ) {
+        let subflow = self.get(id).and_then(Path::subflow);
+        let start = subflow.map(|subflow| subflow.start(config));
+        self.controller.handle_background(now, id, is_background, start.as_ref());
+    }
+
     /// Removes a path; what was in flight on it becomes an outcome. Returns whether it was in use.
     pub(super) fn remove(&mut self, now: Time, id: SubflowId) -> bool {
         let Some(index) = self.index_of(id) else { return false };

@@ -227,6 +227,12 @@ impl<B: Copy> Subflow<B> {
         }
     }
 
+    /// What it would join a controller with now.
+    pub(crate) fn start(&self, config: &Config) -> Start {
+        let initial_window = Bytes(self.mss.0 * u64::from(config.initial_window));
+        Start { mss: self.mss, initial_window, rtt: self.path.rtt.smoothed() }
+    }
+
     pub(crate) fn id(&self) -> SubflowId {
         self.id
     }

@@ -18,7 +18,7 @@ use crate::passing::Passing;
 use crate::preamble::ListeningLead;
 use crate::socket::UdpSocket;
 use crate::stats::Stats;
-use crate::{Class, ConnectError, ConnectionError, Options, PathStanding, Route, RouteId};
+use crate::{Class, ConnectError, ConnectionError, Effort, Options, PathStanding, Route, RouteId};
 
 /// The number of a connection of an endpoint; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -61,6 +61,10 @@ pub(crate) enum Command {
         key: Key,
         route: RouteId,
         rate: Option<Rate>,
+    },
+    SetEffort {
+        key: Key,
+        effort: Effort,
     },
     FollowStandings {
         key: Key,

@@ -70,7 +70,8 @@ struct Inner {
     inbox: Arc<Inbox>,
     peer_key: PeerKey,
     remote: SocketAddr,
-    effort: Effort,
+    protocol: Option<Vec<u8>>,
+    effort: watch::Receiver<Effort>,
     ended: watch::Receiver<Option<ConnectionError>>,
     incoming: Mutex<mpsc::UnboundedReceiver<Arc<StreamCell>>>,
     datagrams: Mutex<mpsc::Receiver<Vec<u8>>>,
@@ -92,6 +93,13 @@ pub(crate) struct DatagramCount {
 /// The counters as the driver last wrote them down.
 pub(crate) type Recent = std::sync::Mutex<Arc<Stats>>;
 
+/// What the handshake came to.
+pub(crate) struct Agreed {
+    pub(crate) effort: Effort,
+    /// As [`Connection::protocol`].
+    pub(crate) protocol: Option<Vec<u8>>,
+}
+
 /// The driver's ends of a connection.
 pub(crate) struct DriverEnds {
     pub(crate) ended: watch::Sender<Option<ConnectionError>>,
@@ -104,6 +112,8 @@ pub(crate) struct DriverEnds {
     pub(crate) streams: watch::Sender<usize>,
     /// Whether the peer knows of the end.
     pub(crate) parted: watch::Sender<bool>,
+    /// How it stands to others.
+    pub(crate) effort: watch::Sender<Effort>,
     /// What the paths of the side that dials are for.
     pub(crate) standings: watch::Sender<Vec<PathStanding>>,
 }
@@ -114,11 +124,13 @@ impl Connection {
         inbox: Arc<Inbox>,
         peer_key: PeerKey,
         remote: SocketAddr,
-        effort: Effort,
+        agreed: Agreed,
     ) -> (Connection, DriverEnds) {
         let (ended, is_ended) = watch::channel(None);
         let (streams, count) = watch::channel(0);
         let (parted, has_parted) = watch::channel(false);
+        let Agreed { effort, protocol } = agreed;
+        let (effort, of_all) = watch::channel(effort);
         let (standings, told) = watch::channel(Vec::new());
         let (incoming, arrived) = mpsc::unbounded_channel();
         let (datagrams, received) = mpsc::channel(DATAGRAMS);
@@ -130,7 +142,8 @@ impl Connection {
             inbox,
             peer_key,
             remote,
-            effort,
+            protocol,
+            effort: of_all,
             ended: is_ended,
             incoming: Mutex::new(arrived),
             datagrams: Mutex::new(received),
@@ -150,6 +163,7 @@ impl Connection {
             recent,
             streams,
             parted,
+            effort,
             standings,
         };
         (Connection(Arc::new(inner)), ends)
@@ -161,10 +175,24 @@ impl Connection {
         &self.0.peer_key
     }
 
-    /// Whether it is in the background: one end said so.
+    /// Whether it is in the background: one end said so in the handshake, or this one since.
     #[must_use]
     pub fn effort(&self) -> Effort {
-        self.0.effort
+        *self.0.effort.borrow()
+    }
+
+    /// Has what is sent from here be in the background from now on, if `effort` says so; there is
+    /// no way back. Unlike what [`Options`](crate::Options) say it is not told to the peer,
+    /// which may want to know.
+    pub fn set_effort(&self, effort: Effort) {
+        self.push(Command::SetEffort { key: self.0.key, effort });
+    }
+
+    /// The protocol of both ends, of those that either named in its configuration of TLS (ALPN, RFC
+    /// 7301).
+    #[must_use]
+    pub fn protocol(&self) -> Option<&[u8]> {
+        self.0.protocol.as_deref()
     }
 
     /// Its number among the connections of its endpoint.

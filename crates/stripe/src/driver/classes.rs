@@ -1,10 +1,10 @@
-//! Classes and bounds of paths: set by the side that dials, which notes them for its peer, and
-//! followed by the side that listens.
+//! Classes, bounds and efforts of paths: set by the side that dials, which notes them for its peer,
+//! and followed by the side that listens.
 
-use units::{Rate, SubflowId};
+use units::{Rate, SubflowId, Time};
 
 use super::link::Link;
-use crate::{Class, PathStanding};
+use crate::{Class, Effort, PathStanding};
 
 impl Link {
     /// Sets the class of a path, and notes it for the peer.
@@ -19,6 +19,41 @@ impl Link {
         self.core.set_path_rate(path, rate);
         self.standings.note(path, |standing| standing.rate = rate);
         self.tell_standings();
+    }
+
+    /// Has a path in the background, or not, whatever its connection is, and notes it for the peer.
+    pub(super) fn yield_path(&mut self, now: Time, path: SubflowId, is_background: bool) {
+        self.latest = self.latest.max(now);
+        self.standings.note(path, |standing| standing.is_background = is_background);
+        self.follow_effort(path);
+        self.tell_standings();
+    }
+
+    /// The connection goes into the background with all its paths, if this says so. It never comes
+    /// back: the other side may have said the same.
+    pub(in crate::driver) fn set_effort(&mut self, now: Time, effort: Effort) {
+        self.latest = self.latest.max(now);
+        let effort = self.effort.with(effort);
+        if effort == self.effort {
+            return;
+        }
+        self.effort = effort;
+        for path in self.route_of.keys().copied().collect::<Vec<_>>() {
+            self.follow_effort(path);
+        }
+        self.ends.effort.send_replace(effort);
+    }
+
+    /// A path is in the background if it is itself, or the connection.
+    pub(super) fn follow_effort(&mut self, path: SubflowId) {
+        let of_path = self.standings.of(path).is_some_and(|standing| standing.is_background);
+        let is_background = of_path || self.effort.is_background();
+        self.core.set_path_background(self.latest, path, is_background);
+        if let Some(route) = self.route_of.get(&path)
+            && let Some(route) = self.routes.get_mut(route)
+        {
+            route.is_lower_effort = is_background && self.effort != Effort::LowerUnmarked;
+        }
     }
 
     /// A path has ended.
@@ -40,10 +75,11 @@ impl Link {
     }
 
     /// The peer, which has dialed, says what its paths are for.
-    pub(in crate::driver) fn follow_standings(&mut self, standings: Vec<PathStanding>) {
+    pub(in crate::driver) fn follow_standings(&mut self, now: Time, standings: Vec<PathStanding>) {
         if self.is_client {
             return;
         }
+        self.latest = self.latest.max(now);
         self.standings.set(standings);
         for path in self.route_of.keys().copied().collect::<Vec<_>>() {
             self.follow_standing(path);
@@ -56,5 +92,6 @@ impl Link {
             self.core.set_path_class(path, class);
             self.core.set_path_rate(path, rate);
         }
+        self.follow_effort(path);
     }
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use policy::cc::Divided;
 use ptcp::{Config, Event};
 use secure::{ConnectionId, DialEvent, Dialer, Established, ResetTokens, Session};
 use tokio::sync::oneshot;
@@ -25,7 +26,7 @@ use super::streams::{StreamEntry, WaitingForStream};
 use crate::background::Member;
 use crate::clock::StampedClock;
 use crate::connection::inbox::{Inbox, Key};
-use crate::connection::{Connection, DriverEnds};
+use crate::connection::{Agreed, Connection, DriverEnds};
 use crate::memory::{PeerKey, Share};
 use crate::qlog::Log;
 use crate::stats::{RouteChange, RouteState, Stats};
@@ -56,10 +57,10 @@ pub(super) struct Link {
     pub(super) narrow_paths: Vec<SubflowId>,
     pub(super) session: Session,
     pub(super) core: ptcp::Connection,
-    /// Its part of the controller of its peer, in the background.
-    pub(super) member: Option<Member>,
-    /// That of its packets.
-    effort: Effort,
+    /// Its part of the controller of its peer, for what is in the background.
+    pub(super) member: Member,
+    /// That of all its paths.
+    pub(super) effort: Effort,
     pub(super) routes: BTreeMap<RouteId, RouteEnd>,
     pub(super) route_of: HashMap<SubflowId, RouteId>,
     /// The largest packet number that arrived over each path: a packet with a larger one says where
@@ -139,7 +140,7 @@ impl Link {
         is_client: bool,
     ) -> Result<(Link, Connection), ConnectError> {
         let Start { now, key, options, remote, inbox, share } = start;
-        let Established { session, peer_key, parameters } = established;
+        let Established { session, peer_key, parameters, protocol } = established;
         let peer =
             ConnectionParameters::parse(&parameters).map_err(|_| ConnectError::Parameters)?;
         let Options { controller, scheduler, sites, mut config, buffer_before_admission, .. } =
@@ -153,8 +154,9 @@ impl Link {
         config.tells_losses = qlog.is_some();
         let effort = config.effort.with(peer.effort);
         let peer_key = PeerKey::from(peer_key.as_ref());
-        let member = effort.is_background().then(|| sites.join(now, &peer_key));
-        let controller = member.clone().map_or_else(|| controller.copy(), |one| Box::new(one) as _);
+        let member = sites.join(now, &peer_key);
+        // Any path may go into the background, at any time.
+        let controller = Box::new(Divided::new(controller.copy(), Box::new(member.clone())));
         let tokens = Box::new(SystemTokens::default());
         let make = if is_client { ptcp::Connection::client } else { ptcp::Connection::server };
         let mut core = make(config, controller, scheduler.copy(), tokens);
@@ -169,8 +171,9 @@ impl Link {
             }
         };
         core.begin_established(now, &peer);
+        let agreed = Agreed { effort, protocol };
         let (connection, ends) =
-            Connection::new(key, Arc::clone(inbox), Arc::clone(&peer_key), remote, effort);
+            Connection::new(key, Arc::clone(inbox), Arc::clone(&peer_key), remote, agreed);
         let most = usize::try_from(core.max_datagram().0).unwrap_or(0);
         ends.outgoing.most.store(most, Ordering::Relaxed);
         let link = Link {
@@ -270,18 +273,11 @@ impl Link {
         let number = RouteId(self.next_route);
         (route.name.number, route.name.path) = (number, PathId(number.0));
         route.paths = vec![path];
-        self.prepare_route(&mut route);
-        if let Some(member) = &self.member {
-            member.name_addresses(self.latest, path, route.source, route.remote.ip());
-        }
+        self.member.name_addresses(self.latest, path, route.source, route.remote.ip());
         self.route_of.insert(path, number);
         self.routes.insert(number, route);
         self.next_route += 1;
-    }
-
-    /// What a route's packets look like.
-    pub(super) fn prepare_route(&self, route: &mut RouteEnd) {
-        route.is_lower_effort = self.effort == Effort::Lower;
+        self.follow_effort(path);
     }
 
     /// The connection is one too many.
@@ -357,6 +353,7 @@ impl Link {
         self.session.retire_path(path);
         self.retire_label(path);
         self.forget_standing(path);
+        self.member.forget(self.latest, path);
         if let Some(log) = &mut self.log {
             log.path_closed(self.latest, path);
         }
@@ -524,9 +521,7 @@ impl Link {
     pub(super) fn fail(&mut self, error: ConnectionError) {
         if self.error.is_none() {
             self.end_streams(&error);
-            if let Some(member) = &self.member {
-                member.leave(self.latest);
-            }
+            self.member.leave(self.latest);
             let _ = self.ends.ended.send(Some(error.clone()));
             if let Some(log) = &mut self.log {
                 log.closed(self.latest, &error);

@@ -250,8 +250,11 @@ impl Driver {
             Command::SetRate { key, route, rate } => self.with(key, |link, _| {
                 link.set_rate(route, rate);
             }),
+            Command::SetEffort { key, effort } => self.with(key, |link, _| {
+                link.set_effort(now, effort);
+            }),
             Command::FollowStandings { key, standings } => self.with(key, |link, _| {
-                link.follow_standings(standings);
+                link.follow_standings(now, standings);
             }),
             Command::SetReceiveBuffer { key, most } => self.admit(now, key, most),
             Command::Ask { key, heard } => self.with(key, |link, _| link.ask(heard)),

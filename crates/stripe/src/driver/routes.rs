@@ -274,7 +274,6 @@ impl Link {
         let name = RouteName { number, path: route.path, text: route.name.clone() };
         let mut end = RouteEnd::new(name, socket, route.remote);
         end.paths.extend(first);
-        self.prepare_route(&mut end);
         // A path over a relay would ask in vain before that knows the route.
         let (is_led, has_first) = (route.lead.is_some(), first.is_some());
         end.wish = Some(route);
@@ -301,15 +300,14 @@ impl Link {
             }
             // The first one is open. What cannot be sealed over one too many counts as lost.
             let _ = self.session.open_path(*path);
+            self.member.name_route(now, *path, &route);
+            self.route_of.insert(*path, number);
             self.class_path(*path, route.class);
+            self.yield_path(now, *path, route.is_background);
             // Each subflow has its share of the bound.
             let share = u64::from(route.weight.max(1));
             let rate = route.max_rate.map(|rate| units::Rate::from_bits(rate.as_bits() / share));
             self.bound_path(*path, rate);
-            self.route_of.insert(*path, number);
-            if let Some(member) = &self.member {
-                member.name_route(now, *path, &route);
-            }
         }
     }
 
@@ -500,8 +498,7 @@ impl Link {
                 stats.lost += counted.lost;
                 stats.marked += counted.marks;
             }
-            let known = || self.member.as_ref().and_then(|member| member.stats(path));
-            stats.background = stats.background.or_else(known);
+            stats.background = stats.background.or_else(|| self.member.stats(path));
             let shares = core.bottleneck(path).and_then(|other| self.route_of.get(&other));
             stats.shares_with = stats.shares_with.or(shares.copied());
         }

@@ -18,7 +18,7 @@ impl Standings {
 
     /// Notes something of a path, which is a usual one until then.
     pub(super) fn note(&mut self, path: SubflowId, note: impl FnOnce(&mut PathStanding)) {
-        let usual = PathStanding { path, class: Class::Usual, rate: None };
+        let usual = PathStanding { path, class: Class::Usual, rate: None, is_background: false };
         note(self.0.entry(path).or_insert(usual));
     }
 

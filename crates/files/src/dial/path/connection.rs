@@ -29,6 +29,8 @@ pub(super) struct Connection<'a, F> {
     pub(super) conn: Conn,
     pub(super) direction: F,
     control: ControlChoice,
+    /// How it leaves the line to others: the peer may say later that it is to.
+    yielding: Option<Yielding>,
     account: Option<Account>,
     /// Its recent rate.
     rate: Rate,
@@ -55,13 +57,14 @@ impl<'a, F: Direction> Connection<'a, F> {
         place: Option<Place>,
     ) -> Connection<'a, F> {
         let (now, path) = (session.clock.now(), &facts.path);
-        let yielding = if F::SENDS { conn.set_effort(path.effort) } else { None };
-        let control = match yielding {
-            Some(yielding @ (Yielding::Kernel | Yielding::Paced)) => {
-                ControlChoice::new(&CongestionControl::Named(yielding.control().into()))
-            }
-            Some(Yielding::Carrier) | None => ControlChoice::new(control),
+        let yielding = if F::SENDS {
+            conn.set_effort(path.effort)
+        } else {
+            // The request of the session says nothing of one path.
+            conn.tell_effort(path.effort);
+            None
         };
+        let control = control_of(yielding, control);
         let account = path.plan.account(path.remote.is_ipv6());
         Connection {
             session,
@@ -69,6 +72,7 @@ impl<'a, F: Direction> Connection<'a, F> {
             conn,
             direction,
             control,
+            yielding,
             account,
             rate: Rate::ZERO,
             in_flight: ExtentSet::new(),
@@ -144,6 +148,11 @@ impl<'a, F: Direction> Connection<'a, F> {
         let mut change = None;
         if F::SENDS {
             self.conn.handle_sample(now, &self.info);
+            let yielding = self.conn.yielding();
+            if yielding != self.yielding {
+                self.yielding = yielding;
+                self.control = control_of(yielding, &self.facts.path.congestion_control);
+            }
             let stream = self.conn.stream();
             let set = |name: &str| stream.set_congestion_control(name);
             change = self.control.update(now, &self.info, &self.facts.path.plan.name, set);
@@ -178,6 +187,17 @@ impl<'a, F: Direction> Connection<'a, F> {
     /// The kernel's name of its controller.
     pub(super) fn control(&self) -> &str {
         self.control.name()
+    }
+}
+
+/// The congestion control of a connection that leaves the line to others in this way, or takes its
+/// share by `usual`.
+fn control_of(yielding: Option<Yielding>, usual: &CongestionControl) -> ControlChoice {
+    match yielding {
+        Some(yielding @ (Yielding::Kernel | Yielding::Paced)) => {
+            ControlChoice::new(&CongestionControl::Named(yielding.control().into()))
+        }
+        Some(Yielding::Carrier) | None => ControlChoice::new(usual),
     }
 }
 

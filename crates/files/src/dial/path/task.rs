@@ -370,7 +370,7 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
             }
             return;
         }
-        if self.facts.path.effort.is_background() {
+        if self.connections.iter().any(|connection| connection.conn.effort().is_background()) {
             // Each has a pace of its own.
             return;
         }

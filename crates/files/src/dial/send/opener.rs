@@ -246,6 +246,8 @@ impl SendOpener {
         let request = options.transfer.wishes(&options.selection).emit();
         let hello = Hello::new(wire::files::RECEIVE, options.credential.secret(), self.run);
         conn.push(&SessionFrame::Hello(hello.asking(request)));
+        // Over UDP the receiver knows from the handshake; nothing else is to change here.
+        conn.tell_effort(options.transfer.dial.effort);
         if let Some(source) = self.source.get()
             && self.gate.try_ask()
         {

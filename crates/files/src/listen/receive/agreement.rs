@@ -103,11 +103,8 @@ impl ReceiveService {
             (opened.and_then(|session| session.deliver_to(output)), share)
         });
         let (session, share) = conn.ping_during(opening).await?;
-        // Over TCP nothing tells the receiver: the request has no place that earlier hosts leave
-        // unread.
-        let striped = conn.stream().striped();
-        let is_background = striped.is_some_and(|striped| striped.effort().is_background());
-        let mut session = session?.in_background(is_background);
+        // Whoever says so has said it before its list of files.
+        let mut session = session?.in_background(conn.effort().is_background());
         session.limit = limit;
         session.transfer = self.transfers.next();
         let session = Arc::new(session);

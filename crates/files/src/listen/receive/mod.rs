@@ -11,6 +11,8 @@ mod rates;
 mod service;
 mod sessions;
 mod stalls;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;

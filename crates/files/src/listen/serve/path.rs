@@ -36,15 +36,35 @@ const ANSWERS_A_TURN: usize = 8;
 /// The interval of [`FileFrame::Held`], while its times grow.
 const HELD_EVERY: Span = Span::from_millis(100);
 
-/// How the kernel sends over a connection of this effort.
-fn begin(conn: &mut Conn, effort: Effort) -> ControlChoice {
-    if let Some(yielding) = conn.set_effort(effort) {
-        return ControlChoice::new(&CongestionControl::Named(yielding.control().into()));
+/// How the kernel sends over a connection. Its client may say of one path later what its request
+/// does not say of all.
+struct Control {
+    choice: ControlChoice,
+    effort: Effort,
+    is_yielding: bool,
+}
+
+impl Control {
+    fn begin(conn: &mut Conn, effort: Effort) -> Control {
+        if let Some(yielding) = conn.set_effort(effort) {
+            let named = CongestionControl::Named(yielding.control().into());
+            return Control { choice: ControlChoice::new(&named), effort, is_yielding: true };
+        }
+        let choice = ControlChoice::new(&CongestionControl::Auto);
+        // If the kernel refuses, the system's default stays.
+        let _ = conn.stream().set_congestion_control(choice.name());
+        Control { choice, effort, is_yielding: false }
     }
-    let control = ControlChoice::new(&CongestionControl::Auto);
-    // If the kernel refuses, the system's default stays.
-    let _ = conn.stream().set_congestion_control(control.name());
-    control
+
+    /// Takes a sample of the counters. Returns a message about a change.
+    fn sample(&mut self, conn: &mut Conn, now: Time, info: &TcpInfo, name: &str) -> Option<String> {
+        conn.handle_sample(now, info);
+        if conn.yielding().is_some() != self.is_yielding {
+            *self = Control::begin(conn, self.effort);
+        }
+        let stream = conn.stream();
+        self.choice.update(now, info, name, |control| stream.set_congestion_control(control))
+    }
 }
 
 /// Serves one path of a fetch until it closes.
@@ -58,7 +78,7 @@ pub(super) async fn serve(
         let _ = refuse(conn, AbortCode::Crowded, too_many_connections()).await;
         return Ok(());
     };
-    let mut control = begin(conn, fetch.view.effort);
+    let mut control = Control::begin(conn, fetch.view.effort);
     let name = conn
         .stream()
         .peer_addr()
@@ -122,12 +142,9 @@ pub(super) async fn serve(
         if now >= next_sample {
             next_sample = now + SAMPLE_EVERY;
             let info = conn.counters()?;
-            conn.handle_sample(now, &info);
-            let stream = conn.stream();
             is_sending = info.unacked > 0;
             answers.rate = Rate::from_bytes(info.delivery_rate);
-            let set = |name: &str| stream.set_congestion_control(name);
-            if let Some(text) = control.update(now, &info, &name, set) {
+            if let Some(text) = control.sample(conn, now, &info, &name) {
                 events.notice(text);
             }
             let held = held(&info);
