@@ -15,6 +15,7 @@ pub enum Sharing {
 
 /// The settings of a [`Gateway`](crate::Gateway). Both ends have the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub struct Config {
     /// The number of paths, 1 to [`wire::harp::MOST_PATHS`]; the first is the direct one.
     pub paths: u8,
