@@ -91,9 +91,10 @@ impl Draft<'_> {
             if number == 0 {
                 ends[0] = from;
             }
-            match number < over.len() {
-                true => hops.push(RelayHop { at: to, node: far }),
-                false => ends[1] = to,
+            if number < over.len() {
+                hops.push(RelayHop { at: to, node: far });
+            } else {
+                ends[1] = to;
             }
         }
         Ok((ends, hops))
