@@ -49,8 +49,8 @@ fn serve(output: &mut impl io::Write) -> Result<(), String> {
     let key = identity.fingerprint().to_string();
     let authorized = AuthorizedPeers::default();
     let runtime = threads::runtime().map_err(|error| error.to_string())?;
-    let started = runtime.block_on(start(identity, authorized.clone()));
-    let _hosting = started.map_err(|error| error.to_string())?;
+    let _inside = runtime.enter();
+    let _hosting = start(identity, authorized.clone()).map_err(|error| error.to_string())?;
     messages::write(output, &Answer::Relaying { key }).map_err(broken)?;
     let Begin { at, keys, .. } = messages::read(&mut input).map_err(broken)?;
     authorized.replace(peers(&end, &keys)?);
@@ -63,8 +63,8 @@ fn serve(output: &mut impl io::Write) -> Result<(), String> {
     Ok(())
 }
 
-/// Starts the service, as `anabranch relay` does.
-async fn start(identity: Identity, authorized: AuthorizedPeers) -> Result<Hosting, peer::Error> {
+/// Starts the service, as `anabranch relay` does. To be called inside a runtime.
+fn start(identity: Identity, authorized: AuthorizedPeers) -> Result<Hosting, peer::Error> {
     let events = Events::new();
     let service = RelayService::new(RelayOptions {
         authorized: authorized.clone(),
