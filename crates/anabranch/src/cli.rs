@@ -107,6 +107,9 @@ pub(crate) enum Command {
     /// namespace
     #[command(hide = true)]
     GatewayEnd,
+    /// Be the relay of one node of `emulate SCENARIO`, which starts this in its namespace
+    #[command(hide = true)]
+    RelayEnd,
     /// Run a scenario file in the simulator: topology, flows, controllers, sweeps
     Simulate(simulate::SimulateArgs),
     /// Plot the results of `simulate --out`: a measure over a parameter, or a distribution
@@ -150,6 +153,7 @@ impl Command {
                 | Command::Emulate(_)
                 | Command::FlowEnd
                 | Command::GatewayEnd
+                | Command::RelayEnd
                 | Command::Simulate(_)
                 | Command::Plot(_)
                 | Command::Reproduce(_)
@@ -195,6 +199,7 @@ impl Cli {
             Command::Emulate(args) => emulate::run(&args, registry),
             Command::FlowEnd => emulate::scenario::flow_end(registry),
             Command::GatewayEnd => emulate::gateway_end::run(),
+            Command::RelayEnd => emulate::relay_end::run(),
             Command::Simulate(args) => simulate::run(&args, registry).map_err(Failure::from),
             Command::Plot(args) => plot::run(&args).map_err(Failure::from),
             Command::Reproduce(args) => reproduce::run(&args),

@@ -240,3 +240,112 @@ fn options_of_the_other_kind_of_file_are_refused() {
     assert!(error(&output).contains("add -- COMMAND"), "{}", error(&output));
     assert_eq!(output.status.code(), Some(2));
 }
+
+/// A striped connection with a path over two relays and one over a third; a flow of TCP passes one
+/// of the nodes, as it would a router.
+const SWITCHED: &str = r#"
+    name = "switched"
+    duration = "8 s"
+    warmup = "3 s"
+    relays = ["r1", "r2", "r3"]
+    [[link]]
+    name = "upper1"
+    between = ["near", "r1"]
+    rate = "6 Mbit/s"
+    delay = "5 ms"
+    queue = "40 packets"
+    [[link]]
+    name = "upper2"
+    between = ["r1", "r2"]
+    rate = "4 Mbit/s"
+    delay = "5 ms"
+    queue = "40 packets"
+    [[link]]
+    name = "upper3"
+    between = ["r2", "far"]
+    rate = "6 Mbit/s"
+    delay = "5 ms"
+    queue = "40 packets"
+    [[link]]
+    name = "lower*"
+    count = 2
+    between = ["r3", "lower*"]
+    rate = "3 Mbit/s"
+    delay = "10 ms"
+    queue = "40 packets"
+    [[link]]
+    name = "in"
+    between = ["near", "lower1"]
+    rate = "100 Mbit/s"
+    delay = "0.1 ms"
+    queue = "1 MiB"
+    [[link]]
+    name = "out"
+    between = ["lower2", "far"]
+    rate = "100 Mbit/s"
+    delay = "0.1 ms"
+    queue = "1 MiB"
+    [[link]]
+    name = "beside"
+    between = ["r1", "host"]
+    rate = "2 Mbit/s"
+    delay = "5 ms"
+    queue = "40 packets"
+    [[flow]]
+    name = "striped"
+    from = "near"
+    to = "far"
+    transport = "ptcp"
+    controller = "reno"
+    subflows = [["upper1", "upper2", "upper3"], ["in", "lower1", "lower2", "out"]]
+    [[flow]]
+    name = "tcp"
+    from = "near"
+    to = "host"
+    controller = "cubic"
+    source = { stream = "1 Mbit/s" }
+"#;
+
+#[test]
+fn a_striped_connection_between_real_hosts_is_switched_by_relays() {
+    let Some(results) = Scratch::new("switched", SWITCHED).compare() else { return };
+    // Wide bounds, as the machine may be busy. One path alone would be some half of it.
+    for (flow, least, most) in [("striped", 0.75, 1.2), ("tcp", 0.9, 1.1)] {
+        let row = row(&results["flows"], "flow", flow);
+        let ratio = row["ratio"].as_f64().expect("both have a goodput");
+        assert!((least..most).contains(&ratio), "{row}");
+    }
+    // Each hop has carried its path, and no packet was sent elsewhere.
+    let report = &results["run"]["report"];
+    for (link, least) in [
+        ("upper1/up", 1_500_000),
+        ("upper2/up", 1_500_000),
+        ("upper3/up", 1_500_000),
+        ("lower1/down", 1_000_000),
+        ("lower2/up", 1_000_000),
+    ] {
+        let bytes = &row(&report["links"], "name", link)["windows"][0]["bytes"];
+        assert!(bytes.as_u64().is_some_and(|bytes| bytes > least), "{link}: {bytes}");
+    }
+    assert_eq!(report["unrouted"], 0, "{report}");
+}
+
+#[test]
+fn what_real_relays_cannot_do_is_an_error_of_the_file() {
+    let twice = SWITCHED.replace(
+        "[\"in\", \"lower1\", \"lower2\", \"out\"]",
+        "[\"upper1\", \"upper2\", \"upper3\"]",
+    );
+    let output = Scratch::new("relay-twice", &twice).emulate(&[]);
+    let said = error(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("flow.striped: `subflows`: two paths lead over the relay 'r1'"),
+        "{said}"
+    );
+    let unknown = SWITCHED.replace("\"r3\"]\n", "\"r4\"]\n");
+    let output = Scratch::new("relay-unknown", &unknown).emulate(&[]);
+    let said = error(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("relays: 'r4' is not known here"), "{said}");
+}

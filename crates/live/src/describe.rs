@@ -9,6 +9,7 @@ use std::net::Ipv4Addr;
 use serde::{Deserialize, Serialize};
 
 use crate::gateways::{GatewayEnd, GatewayResult};
+use crate::relays::{RelayEnd, RelayHop, RelayKey};
 
 /// What the process of one host is to do.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -17,6 +18,8 @@ pub struct Description {
     pub flows: Vec<FlowEnd>,
     /// The background gateway at this node, which then has no flows.
     pub gateway: Option<GatewayEnd>,
+    /// The relay at this node, which then has no flows.
+    pub relay: Option<RelayEnd>,
     /// When to read the counters.
     pub edges: Vec<u64>,
     /// The end of the run.
@@ -30,6 +33,8 @@ pub struct Begin {
     pub at: u64,
     /// The keys of all hosts.
     pub keys: Vec<FlowKey>,
+    /// Those of the relays.
+    pub relays: Vec<RelayKey>,
 }
 
 /// The public key that one end of a striped connection has made for the run.
@@ -54,6 +59,9 @@ pub struct FlowEnd {
     pub port: u16,
     /// Its paths, in the order of the subflows.
     pub paths: Vec<PathEnd>,
+    /// By path: the relays that it leads over, from the sender on. Between them a path has other
+    /// addresses: of `paths`, those of the hop at the sender and of the hop at the receiver.
+    pub relays: Vec<Vec<RelayHop>>,
     /// When it begins.
     pub start: u64,
     /// When it stops sending.
@@ -189,6 +197,16 @@ pub enum Answer {
     Listening {
         /// The fingerprint of its key.
         key: String,
+    },
+    /// A relay listens, and is ready.
+    Relaying {
+        /// The fingerprint of its key.
+        key: String,
+    },
+    /// A relay cannot do its work, and with that the run ends.
+    NoRelay {
+        /// The error.
+        error: String,
     },
     /// What a gateway did for one of its pairs.
     Carried(GatewayResult),

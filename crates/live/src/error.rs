@@ -30,6 +30,14 @@ pub enum PlanError {
         /// The reason.
         reason: String,
     },
+    /// A node with a relay that a real one cannot be.
+    #[error("`relays`: the node '{node}': {reason}")]
+    Relay {
+        /// The node.
+        node: String,
+        /// The reason.
+        reason: &'static str,
+    },
     /// A measure that only the simulator has.
     #[error("`measure`: '{0}' is only simulated: real hosts have no common view of a packet")]
     Measure(&'static str),

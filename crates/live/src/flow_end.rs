@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use peer::{Fingerprint, Identity, Relaying, Remote};
 use scenario::Registry;
 use sys::clock::Clock;
 use thiserror::Error;
@@ -42,6 +43,10 @@ pub enum FlowEndError {
 
 /// The part of a flow that runs on a thread of its own, once the clock is known.
 type Task = Box<dyn FnOnce(Clock) -> io::Result<()> + Send>;
+
+/// Makes the client of relays that stand in a row, in the order from this host on, of the holder of
+/// a key: it is the front end's.
+pub type RelayClient = fn(Identity, Vec<(Remote, Fingerprint)>) -> Arc<dyn Relaying>;
 
 /// What an end of a flow counts, shared with its threads.
 #[derive(Debug)]
@@ -107,12 +112,13 @@ impl Tally {
 }
 
 /// Runs the ends of flows. Controllers and schedulers of striped connections are those of the
-/// registry.
+/// registry, and paths over relays those of `relays`.
 ///
 /// # Errors
 /// If a flow fails, or the emulator is gone.
 pub fn run(
     registry: &Registry,
+    relays: RelayClient,
     mut input: impl BufRead,
     mut output: impl Write,
 ) -> Result<(), FlowEndError> {
@@ -122,21 +128,25 @@ pub fn run(
     let mut tasks: Vec<(String, Task)> = Vec::new();
     for end in &description.flows {
         let tally = Tally::new(end);
-        match prepare(end, &tally, &keys, registry) {
+        match prepare(end, &tally, &keys, (registry, relays)) {
             Ok(some) => tasks.extend(some.into_iter().map(|task| (end.flow.clone(), task))),
             Err(error) => return fail(&mut output, &end.flow, error),
         }
         tallies.push(tally);
     }
     write(&mut output, &Answer::Ready { keys: keys.own() })?;
-    let Begin { at, keys: all } = read(&mut input)?;
-    keys.learn(all);
+    let Begin { at, keys: all, relays: of_relays } = read(&mut input)?;
+    keys.learn(all, of_relays);
     let clock = Clock::beginning_at(Time::from_nanos(at));
     let (failed, failures) = mpsc::channel();
+    let ends = description.duration;
     for (flow, task) in tasks {
         let failed = failed.clone();
         let run = move || {
-            if let Err(error) = task(clock) {
+            // Once the run is over the other end may be gone, which is no failure.
+            if let Err(error) = task(clock)
+                && clock.now().as_nanos() < ends
+            {
                 // The receiver is gone only when the process ends.
                 let _ = failed.send((flow, error));
             }
@@ -196,7 +206,7 @@ fn prepare(
     end: &FlowEnd,
     tally: &Arc<Tally>,
     keys: &Keys,
-    registry: &Registry,
+    (registry, relays): (&Registry, RelayClient),
 ) -> io::Result<Vec<Task>> {
     match (&end.traffic, end.side) {
         (Traffic::Tcp { controller, pacing, mss, source }, Side::Sender) => {
@@ -212,7 +222,7 @@ fn prepare(
             let scheduler = registry.make_scheduler(scheduler).map_err(io::Error::other)?;
             let options = stripe::Options::of(controller, scheduler);
             let options = striped::options(options, *settings, end.stop.is_some());
-            striped::end(end, options, source, tally, keys)
+            striped::end(end, (options, relays), source, tally, keys)
         }
     }
 }

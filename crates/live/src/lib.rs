@@ -2,8 +2,8 @@
 //!
 //! [`Plan::new`] turns a scenario into a network of namespaces and into the flows of each host.
 //! [`run`] carries it out: the links of `emulate` between real kernels, and in each namespace a
-//! process that runs [`flow_end`]; in that of a background gateway it is one of the front end's.
-//! [`Comparison`] puts the results beside those of the simulator.
+//! process that runs [`flow_end`]; in that of a background gateway or a relay it is one of the
+//! front end's. [`Comparison`] puts the results beside those of the simulator.
 
 mod compare;
 mod completions;
@@ -13,6 +13,7 @@ pub mod flow_end;
 mod gateways;
 pub mod messages;
 mod plan;
+mod relays;
 mod run;
 mod supported;
 mod watch;
@@ -26,4 +27,5 @@ pub use describe::{
 pub use error::PlanError;
 pub use gateways::{GatewayEnd, GatewayPath, GatewayResult, GatewaySite, Meet};
 pub use plan::Plan;
+pub use relays::{RELAY_PORT, RelayEnd, RelayHop, RelayKey};
 pub use run::{FlowResult, Outcome, Process, RunError, run};

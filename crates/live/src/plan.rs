@@ -1,6 +1,7 @@
 //! From a scenario to hosts, addresses and the ends of flows.
 
 mod gateways;
+mod relays;
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -118,12 +119,22 @@ impl<'a> Draft<'a> {
             self.plan.mesh.lanes.len() - 1
         });
         let mut paths = [Vec::new(), Vec::new()];
+        let mut relays = Vec::new();
         for route in &flow.routes {
+            let over = self.relays_on(spec, &route[0], &relays)?;
             let [from, to] = match (spec.gateway, &flow.inside) {
                 (Some(through), Some(inside)) => {
                     self.add_through(through, hosts, route, inside, lane)?
                 }
-                _ => self.add_route(hosts, route, lane)?,
+                _ if !over.is_empty() => {
+                    let (ends, hops) = self.add_relayed(spec, hosts, route, &over, lane)?;
+                    relays.push(hops);
+                    ends
+                }
+                _ => {
+                    relays.push(Vec::new());
+                    self.add_route(hosts, route, lane)?
+                }
             };
             paths[0].push(PathEnd { local: from, remote: to });
             paths[1].push(PathEnd { local: to, remote: from });
@@ -136,6 +147,10 @@ impl<'a> Draft<'a> {
                 side,
                 port,
                 paths,
+                relays: match side {
+                    Side::Sender => relays.clone(),
+                    Side::Receiver => Vec::new(),
+                },
                 start: (flow.start - Time::ZERO).as_nanos(),
                 stop: spec.stop.map(supported::nanos),
                 traffic: traffic.clone(),
@@ -188,6 +203,15 @@ impl<'a> Draft<'a> {
             devices.len() - 1
         });
         DeviceAt { host, device }
+    }
+
+    /// A further device of a host, for one of its own addresses.
+    fn own_device(&mut self, host: usize) -> usize {
+        let devices = &mut self.plan.mesh.hosts[host].devices;
+        // No device that is called like a link has a point in its name and these letters.
+        let name = format!("path.{}", devices.len() + 1);
+        devices.push(DevicePlan { name, ..DevicePlan::default() });
+        devices.len() - 1
     }
 
     fn finish(mut self) -> Plan {

@@ -20,6 +20,7 @@ use crate::error::PlanError;
 use crate::gateways::{GatewayResult, Meet};
 use crate::messages;
 use crate::plan::Plan;
+use crate::relays::RelayKey;
 use crate::watch::{self, Watch};
 use scenario::Scenario;
 
@@ -90,6 +91,14 @@ pub enum RunError {
         /// The error, of another process.
         error: String,
     },
+    /// A relay cannot do its work.
+    #[error("the relay of the node '{node}': {error}")]
+    Relay {
+        /// The node.
+        node: String,
+        /// The error, of another process.
+        error: String,
+    },
     /// The process of a host could not be run.
     #[error("{doing} the process of the host '{host}': {error}")]
     Host {
@@ -106,13 +115,15 @@ pub enum RunError {
     Silent(String),
 }
 
-/// The process of a host, of two kinds.
+/// The process of a host, of three kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Process {
     /// It calls [`crate::flow_end::run`] on its standard input and output.
     FlowEnd,
     /// It is the background gateway that its description has: [`crate::GatewayEnd`].
     Gateway,
+    /// It is the relay that its description has: [`crate::RelayEnd`].
+    Relay,
 }
 
 /// Runs a scenario with this seed. `launch` makes the command of a host's process. To be called on
@@ -128,11 +139,11 @@ pub fn run(
     let plan = Plan::new(scenario, seed)?;
     let mesh = Mesh::new(plan.mesh.clone())?;
     let mut hosts = Hosts::launch(&plan, &mesh, launch)?;
-    let keys = hosts.wait_until_ready(&plan)?;
+    let (keys, relays) = hosts.wait_until_ready(&plan)?;
     // Both clocks are the monotonic one.
     let (begin, at) = (Instant::now() + LEAD, Clock::SYSTEM.now().as_nanos() + lead_nanos());
     mesh.start(begin)?;
-    hosts.tell_all(&Begin { at, keys })?;
+    hosts.tell_all(&Begin { at, keys, relays })?;
     let duration = Duration::from_nanos(scenario.duration.as_nanos());
     let watch = Watch::start()
         .map_err(|error| EmulationError::World { doing: "starting a thread".into(), error })?;
@@ -224,9 +235,10 @@ impl Hosts {
                 let host = hosts.names[index].clone();
                 move |error: io::Error| RunError::Host { doing, host, error }
             };
-            let mut command = launch(match description.gateway {
-                Some(_) => Process::Gateway,
-                None => Process::FlowEnd,
+            let mut command = launch(match (&description.gateway, &description.relay) {
+                (Some(_), _) => Process::Gateway,
+                (None, Some(_)) => Process::Relay,
+                (None, None) => Process::FlowEnd,
             });
             command.stdin(Stdio::piped()).stdout(Stdio::piped());
             mesh.place(&mut command, index).map_err(at_host("placing"))?;
@@ -274,10 +286,11 @@ impl Hosts {
         Ok(())
     }
 
-    /// Waits for all, and lets gateways know each other's keys; returns those of flows.
-    fn wait_until_ready(&mut self, plan: &Plan) -> Result<Vec<FlowKey>, RunError> {
+    /// Waits for all, and lets gateways know each other's keys; returns those of flows, and of
+    /// relays.
+    fn wait_until_ready(&mut self, plan: &Plan) -> Result<(Vec<FlowKey>, Vec<RelayKey>), RunError> {
         let limit = Instant::now() + READY_LIMIT;
-        let mut all = Vec::new();
+        let (mut all, mut relays) = (Vec::new(), Vec::new());
         let mut gateways = BTreeMap::new();
         let expected = plan.hosts.iter().filter(|host| host.gateway.is_some()).count();
         let mut waiting: Vec<bool> = self.names.iter().map(|_| true).collect();
@@ -286,6 +299,10 @@ impl Hosts {
                 (host, Some(Answer::Ready { keys })) => {
                     waiting[host] = false;
                     all.extend(keys);
+                }
+                (node, Some(Answer::Relaying { key })) => {
+                    waiting[node] = false;
+                    relays.push(RelayKey { node, key });
                 }
                 (host, Some(Answer::Listening { key })) => {
                     gateways.insert(host, key);
@@ -296,7 +313,7 @@ impl Hosts {
                 (host, _) => return Err(RunError::Silent(self.names[host].clone())),
             }
         }
-        Ok(all)
+        Ok((all, relays))
     }
 
     /// All answers until the processes have ended.
@@ -326,6 +343,9 @@ impl Hosts {
             }
             Ok((host, Some(Answer::NoGateway { error }))) => {
                 Err(RunError::Gateway { node: self.names[host].clone(), error })
+            }
+            Ok((host, Some(Answer::NoRelay { error }))) => {
+                Err(RunError::Relay { node: self.names[host].clone(), error })
             }
             Ok(heard) => Ok(heard),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {

@@ -81,7 +81,7 @@ fn refuse_gateway<T>(
 }
 
 /// Why a flow cannot be carried: the key, and the reason.
-fn refuse<T>(flow: &FlowSpec, key: &str, reason: impl Into<String>) -> Result<T> {
+pub(crate) fn refuse<T>(flow: &FlowSpec, key: &str, reason: impl Into<String>) -> Result<T> {
     Err(PlanError::Flow { flow: flow.name.to_string(), key: key.to_owned(), reason: reason.into() })
 }
 

@@ -2,12 +2,14 @@
 
 use std::io::{BufRead as _, BufReader, Read, Write as _, pipe};
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::thread;
 
 use live::flow_end::{self, FlowEndError};
 use live::{
     Answer, Begin, Description, FlowEnd, PathEnd, Side, Source, StripedSettings, Traffic, Write,
 };
+use peer::{Fingerprint, Identity, Relaying, Remote};
 use scenario::Registry;
 
 const MS: u64 = 1_000_000;
@@ -27,10 +29,16 @@ fn ends(flow: &str, port: u16, paths: u8, traffic: &Traffic) -> [FlowEnd; 2] {
         side,
         port,
         paths: (0..paths).map(|number| path(number, side)).collect(),
+        relays: Vec::new(),
         start: 50 * MS,
         stop: None,
         traffic: traffic.clone(),
     })
+}
+
+/// The client of relays, of which these flows have none.
+fn no_relays(_: Identity, _: Vec<(Remote, Fingerprint)>) -> Arc<dyn Relaying> {
+    unreachable!("no path leads over a relay")
 }
 
 /// Runs the ends of flows for 500 ms; returns their answers after the first one.
@@ -43,8 +51,9 @@ fn run(flows: Vec<FlowEnd>) -> (Vec<Answer>, Result<(), FlowEndError>) {
     };
     let (input, mut tell) = pipe().expect("a pipe");
     let (mut heard, output) = pipe().expect("a pipe");
-    let host =
-        thread::spawn(move || flow_end::run(&Registry::default(), BufReader::new(input), output));
+    let host = thread::spawn(move || {
+        flow_end::run(&Registry::default(), no_relays, BufReader::new(input), output)
+    });
     let mut say = |text: String| tell.write_all((text + "\n").as_bytes()).expect("it listens");
     say(serde_json::to_string(&description).expect("plain fields"));
     let mut heard = BufReader::new(&mut heard);
@@ -58,8 +67,10 @@ fn run(flows: Vec<FlowEnd>) -> (Vec<Answer>, Result<(), FlowEndError>) {
     let part = |n: i64| u64::try_from(n).expect("a time since the start of the system");
     let at = part(now.tv_sec) * 1_000 * MS + part(now.tv_nsec) + 20 * MS;
     // A host that failed reads no more.
-    let _ = tell
-        .write_all((serde_json::to_string(&Begin { at, keys }).expect("plain") + "\n").as_bytes());
+    let _ = tell.write_all(
+        (serde_json::to_string(&Begin { at, keys, relays: Vec::new() }).expect("plain") + "\n")
+            .as_bytes(),
+    );
     let outcome = host.join().expect("no panic");
     heard.read_to_string(&mut text).expect("lines");
     let answers = text.lines().map(|line| serde_json::from_str(line).expect("an answer"));

@@ -3,13 +3,18 @@
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use emulate::mesh::DeviceAt;
-use live::{GatewaySite, Plan, Side, Source, Traffic, Write};
+use emulate::mesh::{DeviceAt, RoutePlan};
+use live::{GatewaySite, Plan, RelayHop, Side, Source, Traffic, Write};
 use scenario::{Document, RunOptions, Scenario};
 use units::Span;
 
 /// A host with two links to routers, behind which there is another one; `flows` are added.
 fn scenario(flows: &str) -> Scenario {
+    scenario_with("", flows)
+}
+
+/// The same with further keys of the file.
+fn scenario_with(keys: &str, flows: &str) -> Scenario {
     let link = |name: &str, a: &str, b: &str| {
         format!(
             "[[link]]\nname = '{name}'\nbetween = ['{a}', '{b}']\nrate = '12 Mbit/s'\ndelay = '10 \
@@ -17,7 +22,7 @@ fn scenario(flows: &str) -> Scenario {
         )
     };
     let text = format!(
-        "name = 'test'\nduration = '10 s'\nwarmup = '2 s'\n{}{}{}{}{flows}",
+        "name = 'test'\nduration = '10 s'\nwarmup = '2 s'\n{keys}\n{}{}{}{}{flows}",
         link("wifi", "host", "r1"),
         link("a-link-with-a-long-name", "r2", "host"),
         link("core", "r1", "r2"),
@@ -265,6 +270,74 @@ fn what_real_gateways_cannot_do_is_named() {
     Plan::new(&scenario, scenario.seed).expect("real gateways can do it");
 }
 
+/// A striped connection with these paths, where both routers have a relay.
+fn over_relays(subflows: &str) -> Scenario {
+    let striped = flow(&format!("transport = 'ptcp'\njitter = '3 ms'\nsubflows = {subflows}"));
+    let flows = striped.replace("jitter = 'off'\n", "");
+    scenario_with("relays = ['r1', 'r2']", &flows)
+}
+
+#[test]
+fn each_hop_between_relays_has_addresses_and_routes_of_its_own() {
+    let scenario = over_relays("[['wifi', 'core', 'server']]");
+    let plan = Plan::new(&scenario, scenario.seed).expect("real hosts can do it");
+    let names: Vec<&str> = plan.mesh.hosts.iter().map(|host| host.name.as_str()).collect();
+    assert_eq!(names, ["host", "server", "r1", "r2"]);
+    let routes: Vec<(&[usize], Option<usize>)> =
+        plan.mesh.routes.iter().map(|route| (route.links.as_slice(), route.lane)).collect();
+    let expected: [(&[usize], Option<usize>); 6] =
+        [(&[0], Some(0)), (&[1], None), (&[4], None), (&[5], None), (&[6], None), (&[7], None)];
+    assert_eq!(routes, expected);
+    // The sender names the first relay, that one the second, and this one the receiver.
+    let [sender, receiver] = [0, 1].map(|host: usize| &plan.hosts[host].flows[0]);
+    let hops = [
+        RelayHop { at: plan.mesh.routes[0].to, node: 2 },
+        RelayHop { at: plan.mesh.routes[2].to, node: 3 },
+    ];
+    assert_eq!((sender.relays[0].as_slice(), receiver.relays.len()), (&hops[..], 0));
+    assert_eq!(sender.paths[0].local, plan.mesh.routes[0].from);
+    assert_eq!(sender.paths[0].remote, plan.mesh.routes[4].to);
+    assert_eq!(receiver.paths[0].local, sender.paths[0].remote);
+    // What is sent to the next one, without a word on from where, leaves by the right device.
+    let behind = |host: usize| -> Vec<(Ipv4Addr, Ipv4Addr)> {
+        let devices = plan.mesh.hosts[host].devices.iter();
+        let of = |device: &emulate::mesh::DevicePlan| {
+            Some((*device.addresses.first()?, *device.behind.first()?))
+        };
+        devices.filter_map(of).collect()
+    };
+    for (host, route) in [(0, 0), (2, 2), (3, 4)] {
+        let RoutePlan { from, to, .. } = plan.mesh.routes[route];
+        assert_eq!(behind(host), [(from, to)]);
+    }
+    for node in [2, 3] {
+        assert_eq!(plan.hosts[node].relay.as_ref().expect("a relay").flows, ["bulk"]);
+    }
+}
+
+#[test]
+fn what_real_relays_cannot_do_is_named() {
+    let refused = |scenario: &Scenario| {
+        Plan::new(scenario, scenario.seed).expect_err("real relays cannot").to_string()
+    };
+    let twice = "[['wifi', 'core', 'server'], ['a-link-with-a-long-name', 'server']]";
+    let error = refused(&over_relays(twice));
+    assert!(
+        error.starts_with("flow.bulk: `subflows`: two paths lead over the relay 'r2'"),
+        "{error}"
+    );
+    let ends = over_relays("[['wifi', 'core', 'server']]");
+    let gateways = "[[gateway]]\nname = 'pair'\nentry = 'r1'\nexit = 'r2'\n";
+    let striped = flow("transport = 'ptcp'\nsubflows = [['wifi', 'core', 'server']]");
+    let both = scenario_with("relays = ['r1', 'r2']", &format!("{gateways}{striped}"));
+    assert_eq!(refused(&both), "`relays`: the node 'r1': a background gateway is there");
+    // Nodes that no striped connection passes are routers.
+    let mut none = ends;
+    none.relays.clear();
+    let plan = Plan::new(&none, none.seed).expect("real hosts can do it");
+    assert_eq!(plan.mesh.hosts.len(), 2);
+}
+
 #[test]
 fn the_calibration_scenarios_can_be_carried_out() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/calibration");
@@ -279,5 +352,5 @@ fn the_calibration_scenarios_can_be_carried_out() {
         }
         files += 1;
     }
-    assert_eq!(files, 13);
+    assert_eq!(files, 15);
 }

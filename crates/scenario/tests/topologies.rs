@@ -425,6 +425,8 @@ fn mistakes_are_named() {
     }
     for (keys, wanted) in [
         ("ecmp = \"yes\"", "t.toml:3: ecmp: wants true or false"),
+        ("relays = [\"phon\"]", "t.toml:3: relays: 'phon' is not known here"),
+        ("relays = [\"phone\", \"phone\"]", "t.toml:3: relays: is named twice"),
         (
             "network = \"x.toml\"\ntopology = { dumbbell = { } }",
             "t.toml:4: topology: stands beside `network`, which has all links",

@@ -3,6 +3,7 @@
 //! other programs.
 
 pub(crate) mod gateway_end;
+pub(crate) mod relay_end;
 pub(crate) mod scenario;
 
 use std::io;

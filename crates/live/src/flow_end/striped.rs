@@ -8,17 +8,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use peer::tls::{ClientTls, ServerTls};
-use peer::{Fingerprint, Identity};
+use peer::{Fingerprint, Identity, Remote};
 use ptcp::{Config, Restripe};
-use stripe::{Connection, Endpoint, Listening, Options, Route, SendHalf};
+use stripe::{Connection, Endpoint, Lead, Listening, Options, Route, SendHalf};
 use sys::clock::Clock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use units::Bytes;
 
 use super::clock::sleep_until;
-use super::{Tally, Task};
-use crate::describe::{FlowEnd, FlowKey, Side, Source, StripedSettings};
+use super::{RelayClient, Tally, Task};
+use crate::describe::{FlowEnd, FlowKey, PathEnd, Side, Source, StripedSettings};
+use crate::relays::{RELAY_PORT, RelayHop, RelayKey};
 
 /// The bytes of one write.
 const CHUNK: u64 = ZEROS.len() as u64;
@@ -34,33 +35,41 @@ const TICK: u64 = 10_000_000;
 
 /// The keys of the ends at this host, and those of all hosts once the run has begun.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Keys(Arc<Mutex<Vec<FlowKey>>>);
+pub(super) struct Keys(Arc<Mutex<(Vec<FlowKey>, Vec<RelayKey>)>>);
 
 impl Keys {
-    fn keys(&self) -> MutexGuard<'_, Vec<FlowKey>> {
+    fn keys(&self) -> MutexGuard<'_, (Vec<FlowKey>, Vec<RelayKey>)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Those of this host.
     pub(super) fn own(&self) -> Vec<FlowKey> {
-        self.keys().clone()
+        self.keys().0.clone()
     }
 
-    /// Takes those of all hosts.
-    pub(super) fn learn(&self, all: Vec<FlowKey>) {
-        *self.keys() = all;
+    /// Takes those of all hosts, and those of relays.
+    pub(super) fn learn(&self, all: Vec<FlowKey>, relays: Vec<RelayKey>) {
+        *self.keys() = (all, relays);
     }
 
     fn add(&self, end: &FlowEnd, identity: &Identity) {
         let key = identity.fingerprint().to_string();
-        self.keys().push(FlowKey { flow: end.flow.clone(), side: end.side, key });
+        self.keys().0.push(FlowKey { flow: end.flow.clone(), side: end.side, key });
     }
 
     /// The key of the other end.
     fn of_peer(&self, end: &FlowEnd) -> io::Result<Fingerprint> {
-        let keys = self.keys();
+        let (keys, _) = &*self.keys();
         let found = keys.iter().find(|key| key.flow == end.flow && key.side != end.side);
         let found = found.ok_or_else(|| io::Error::other("the other end has no key"))?;
+        found.key.parse().map_err(io::Error::other)
+    }
+
+    /// The key of a relay.
+    fn of_relay(&self, hop: &RelayHop) -> io::Result<Fingerprint> {
+        let (_, relays) = &*self.keys();
+        let found = relays.iter().find(|relay| relay.node == hop.node);
+        let found = found.ok_or_else(|| io::Error::other("a relay has no key"))?;
         found.key.parse().map_err(io::Error::other)
     }
 }
@@ -68,7 +77,7 @@ impl Keys {
 /// The thread of one end.
 pub(super) fn end(
     end: &FlowEnd,
-    options: Options,
+    (options, relays): (Options, RelayClient),
     source: &Source,
     tally: &Arc<Tally>,
     keys: &Keys,
@@ -83,7 +92,7 @@ pub(super) fn end(
             let tls = ClientTls::new(&identity, keys.of_peer(&end)?).map_err(io::Error::other)?;
             block_on(async {
                 let endpoint = Endpoint::new().map_err(io::Error::other)?;
-                let routes = routes(&end);
+                let routes = routes(&end, |hops, to| lead(&identity, relays, &keys, hops, to))?;
                 let connecting = endpoint.connect(routes, tls.config(), options);
                 let connection = connecting.await.map_err(io::Error::other)?;
                 tally.set_striped(connection.clone());
@@ -92,7 +101,7 @@ pub(super) fn end(
         }),
         Side::Receiver => {
             let tls = ServerTls::new(&identity).map_err(io::Error::other)?;
-            let local = |path: &crate::describe::PathEnd| SocketAddr::from((path.local, end.port));
+            let local = |path: &PathEnd| SocketAddr::from((path.local, end.port));
             let addresses: Vec<SocketAddr> = end.paths.iter().map(local).collect();
             let first = *addresses.first().ok_or_else(|| io::Error::other("a flow has a path"))?;
             let listening = Listening { addresses, ..Listening::at(first) };
@@ -138,18 +147,47 @@ pub(super) fn options(mut options: Options, settings: StripedSettings, has_stop:
     options
 }
 
-/// A route for each path: its pair of addresses is of no other one.
-fn routes(end: &FlowEnd) -> Vec<Route> {
-    let route = |(number, path): (usize, &crate::describe::PathEnd)| Route {
-        name: number.to_string(),
-        ..Route::to((path.remote, end.port).into()).from(path.local.into())
+/// A route for each path: its pair of addresses is of no other one. One over relays goes to the
+/// first of them, and `lead` says what it says there.
+fn routes(
+    end: &FlowEnd,
+    lead: impl Fn(&[RelayHop], SocketAddr) -> io::Result<Lead>,
+) -> io::Result<Vec<Route>> {
+    let mut routes = Vec::new();
+    for (number, path) in end.paths.iter().enumerate() {
+        let to = SocketAddr::from((path.remote, end.port));
+        let relays = end.relays.get(number).map_or(&[][..], Vec::as_slice);
+        let (remote, lead) = match relays.first() {
+            Some(first) => ((first.at, RELAY_PORT).into(), Some(lead(relays, to)?)),
+            None => (to, None),
+        };
+        let name = number.to_string();
+        routes.push(Route { name, lead, ..Route::to(remote).from(path.local.into()) });
+    }
+    Ok(routes)
+}
+
+/// What leads a route over relays in this order. The relays' connections are of this route alone,
+/// and last as long as it.
+fn lead(
+    identity: &Identity,
+    relays: RelayClient,
+    keys: &Keys,
+    hops: &[RelayHop],
+    to: SocketAddr,
+) -> io::Result<Lead> {
+    let known = |hop: &RelayHop| {
+        let at = SocketAddr::from((hop.at, RELAY_PORT));
+        Ok((Remote::from(at), keys.of_relay(hop)?))
     };
-    end.paths.iter().enumerate().map(route).collect()
+    let row = hops.iter().map(known).collect::<io::Result<_>>()?;
+    let leading = relays(identity.clone(), row).leading(&to.into()).map_err(io::Error::other)?;
+    leading.lead().ok_or_else(|| io::Error::other("a relay has room for the first route"))
 }
 
 /// Runs on the calling thread. The driver of the connection has one of its own.
 fn block_on<T>(future: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(future)
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(future)
 }
 
 async fn receive(

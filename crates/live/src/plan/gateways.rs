@@ -3,7 +3,7 @@
 
 use std::net::Ipv4Addr;
 
-use emulate::mesh::{DevicePlan, RoutePlan};
+use emulate::mesh::RoutePlan;
 use scenario::GatewayLayout;
 use scenario::file::Through;
 
@@ -56,15 +56,6 @@ impl Draft<'_> {
             }
         }
         Ok(())
-    }
-
-    /// A further device of a gateway, for one of its own addresses.
-    fn own_device(&mut self, host: usize) -> usize {
-        let devices = &mut self.plan.mesh.hosts[host].devices;
-        // No device that is called like a link has a point in its name and these letters.
-        let name = format!("path.{}", devices.len() + 1);
-        devices.push(DevicePlan { name, ..DevicePlan::default() });
-        devices.len() - 1
     }
 
     /// The routes of a connection through gateways: between its hosts and the gateways nearer to

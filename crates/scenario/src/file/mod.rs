@@ -60,6 +60,9 @@ pub struct Scenario {
     pub ecmp: bool,
     /// The pairs of gateways.
     pub gateways: Vec<GatewaySpec>,
+    /// The nodes with a relay, at which real hosts switch striped connections from hop to hop. In
+    /// the simulator they are routers, as all others: a relay takes no time and adds no octets.
+    pub relays: Vec<Arc<str>>,
     /// The flows.
     pub flows: Vec<FlowSpec>,
     /// The controllers and packet schedulers that flows can name.

@@ -9,7 +9,7 @@ use link::config::reader::{Section, Value};
 use units::{Seed, Span};
 
 use super::gateways::Gateways;
-use super::names::{Numbered, numbered};
+use super::names::{Numbered, numbered, unknown_node};
 use super::size_classes::SizeClasses;
 use super::values::{Result, count, positive, profile_keys, profiles, rate_seed};
 use super::{FlowSpec, LinkSpec, Scenario, Setting, Start, Window, flows, network, topology};
@@ -36,6 +36,7 @@ pub(super) const TOP_KEYS: &[&str] = &[
     "ecmp",
     "link",
     "gateway",
+    "relays",
     "flow",
 ];
 /// The longest run.
@@ -87,6 +88,7 @@ pub(super) fn scenario(
         None => Gateways::default(),
         Some(list) => Gateways::read(&list, &links, &nodes)?,
     };
+    let relays = root.get("relays").map_or(Ok(Vec::new()), |list| relays(&list, &nodes))?;
     let list = root.require("flow")?;
     let flows = flows::flows(&list, &links, &nodes, &gateways, registry)?;
     let late = match check_starts(&list, &flows, duration) {
@@ -109,10 +111,25 @@ pub(super) fn scenario(
         links,
         ecmp,
         gateways: gateways.specs,
+        relays,
         flows,
         registry,
         late,
     })
+}
+
+/// The nodes with a relay.
+fn relays(list: &Value<'_>, nodes: &HashSet<Arc<str>>) -> Result<Vec<Arc<str>>> {
+    let mut relays = Vec::new();
+    for value in list.list()? {
+        let name = value.text()?;
+        let relay = nodes.get(name).ok_or_else(|| value.error(unknown_node(name, nodes)))?;
+        if relays.contains(relay) {
+            return Err(value.error(Problem::Sense("is named twice")));
+        }
+        relays.push(Arc::clone(relay));
+    }
+    Ok(relays)
 }
 
 /// The sweep of a file: keys with their values as text.

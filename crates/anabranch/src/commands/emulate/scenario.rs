@@ -13,7 +13,7 @@ use live::{Comparison, Outcome, Process, RunError};
 use serde::Serialize;
 use units::Seed;
 
-use super::EmulateCommandArgs;
+use super::{EmulateCommandArgs, relay_end};
 use crate::commands::simulate::show;
 use crate::exit::Failure;
 
@@ -88,6 +88,7 @@ fn emulated(scenario: &Scenario, seed: Seed) -> Result<Outcome, RunError> {
         command.arg(match process {
             Process::FlowEnd => "flow-end",
             Process::Gateway => "gateway-end",
+            Process::Relay => "relay-end",
         });
         command
     })
@@ -98,7 +99,7 @@ fn emulated(scenario: &Scenario, seed: Seed) -> Result<Outcome, RunError> {
 /// # Errors
 /// [`Error::System`] if a flow failed, or the emulator is gone.
 pub(crate) fn flow_end(registry: &Registry) -> Result<(), Failure> {
-    match flow_end::run(registry, io::stdin().lock(), io::stdout().lock()) {
+    match flow_end::run(registry, relay_end::client, io::stdin().lock(), io::stdout().lock()) {
         Ok(()) => Ok(()),
         // The emulator says it.
         Err(FlowEndError::Flow { .. }) => Err(Failure::Code(10)),
