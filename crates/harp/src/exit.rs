@@ -2,10 +2,10 @@
 //!
 //! Packets in sequence pass at once. Others wait until those before them arrive, or for ρ times the
 //! delay of the slowest path (section III-C of the paper). Once every path has delivered something
-//! beyond a gap, what is in the gap counts as lost (section III-D). A path that is choked, as its
-//! probes tell, or silent for long has no say; if one is silent, or was not heard of yet, the gap
-//! must also have been there for half of the wait, since the first packets of a path may be on
-//! their way.
+//! beyond a gap, and a quarter of a round trip has passed, what is in the gap counts as lost
+//! (section III-D, which does not wait). A path that is choked, as its probes tell, or silent for
+//! long has no say; if one is silent, or was not heard of yet, the gap must also have been there
+//! for half of the wait, since the first packets of a path may be on their way.
 
 use alloc::collections::BTreeMap;
 
@@ -22,6 +22,8 @@ const FIRST_WAIT: Span = Span::from_millis(100);
 const HAS_SAY: Span = Span::from_secs(1);
 /// The longest wait: hosts time out.
 const LONGEST_WAIT: Span = Span::from_secs(1);
+/// A gap is a loss after this part of a round trip at the earliest: packets overtake each other.
+const OVERTAKEN: u64 = 4;
 /// Packets that wait at most; a host's window has fewer.
 const MOST_WAITING: usize = 8_192;
 
@@ -175,7 +177,10 @@ impl<T: Carried> Receiving<T> {
         let has_say = |path: &&PathArrivals| path.highest.is_some_and(|(_, at)| now < at + long);
         let is_beyond = |path: &PathArrivals| path.highest.is_some_and(|(at, _)| at > stream.next);
         let is_old = now.since(since).as_nanos() >= wait.as_nanos() / 2;
+        // What was overtaken is on its way (as in RFC 8985).
+        let is_settled = now.since(since).as_nanos() >= again.as_nanos() / OVERTAKEN;
         let is_lost = head > stream.next
+            && is_settled
             && (is_old || come.are_all && open().all(|path| has_say(&path)))
             && open().filter(has_say).all(is_beyond);
         let is_news =

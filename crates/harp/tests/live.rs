@@ -129,12 +129,14 @@ fn the_first_packets_over_two_paths_are_no_loss_in_another_order() {
         assert_eq!(arrive(begin, 0, next), 0, "{begin}");
         next += 2_000;
     }
-    // Both have delivered beyond a gap: it is one at once. Where one of them is silent, it is one
-    // once half of the wait of 30 ms is over.
-    assert_eq!(arrive(60_001, 0, next + 1_000) + arrive(60_001, 1, next + 2_000), 1_000);
+    // Both have delivered beyond a gap: it is one after a quarter of the round trip of 40 ms. Where
+    // one of them is silent, it is one once half of the wait of 30 ms is over.
+    assert_eq!(arrive(60_001, 0, next + 1_000) + arrive(60_001, 1, next + 2_000), 0);
+    assert_eq!(arrive(60_010, 1, next + 3_000), 0);
+    assert_eq!(arrive(60_011, 1, next + 4_000), 1_000);
     // The host sends it again.
     assert_eq!(arrive(60_050, 0, next), 0);
-    next += 3_000;
+    next += 5_000;
     assert_eq!(arrive(90_000, 0, next), 0);
     next += 1_000;
     assert_eq!(arrive(90_001, 0, next + 1_000) + arrive(90_010, 0, next + 2_000), 0);
