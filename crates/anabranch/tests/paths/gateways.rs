@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -94,8 +94,13 @@ impl Sites {
     fn start(&self) -> (Running, Running) {
         let far = start(&self.far_gateway);
         let near = start(&self.near_gateway);
+        let began = Instant::now();
         for host in [&self.near_gateway, &self.far_gateway] {
-            until("packets are led to the gateway", || is_led(host));
+            while !is_led(host) {
+                let said = || format!("near: {}\nfar: {}", near.said(), far.said());
+                assert!(began.elapsed() < PATIENCE, "no packets are led to it: {}", said());
+                sleep(Duration::from_millis(20));
+            }
         }
         (near, far)
     }
@@ -123,6 +128,9 @@ impl Sites {
         assert!(read(&self.near, "got") == read(&self.far, "data"), "other octets arrived");
     }
 }
+
+/// How long gateways may take to find each other.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 fn start(host: &Host) -> Running {
     let program = env!("CARGO_BIN_EXE_anabranch");
