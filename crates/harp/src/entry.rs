@@ -21,6 +21,7 @@ use crate::{Carried, Edits};
 const MOST_HELD: usize = 64;
 /// A packet is held no longer, whatever the windows say.
 const LONGEST_HOLD: Span = Span::from_secs(2);
+
 /// The sending half of a connection at its gateway.
 #[derive(Clone, Debug)]
 pub(crate) struct Sending<T> {
