@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::hosts::{Host, Outcome};
+use crate::hosts::{Host, Outcome, Scratch};
 use crate::needs::are_installed;
 use crate::noise::noise;
 use crate::relays::listening;
@@ -15,6 +15,19 @@ const COUNT: &str = "nft add table inet t; nft add chain inet t in '{ type filte
                      priority 0; }'; nft add rule inet t in iifname wan0 ip dscp 1 ip length \
                      800-65535 counter; nft add rule inet t in iifname wan0 ip dscp != 1 ip length \
                      800-65535 counter";
+
+/// Two hosts with an uplink between them, which count what arrives over it.
+fn counting(test: &str, programs: &[&str]) -> Option<(Scratch, Host, Host)> {
+    if !are_installed(programs) {
+        return None;
+    }
+    let (scratch, near, far) = two_hosts(test)?;
+    std::env::set_current_dir(scratch.at("")).expect("it is there");
+    uplink(&near, &far);
+    near.sh(COUNT);
+    far.sh(COUNT);
+    Some((scratch, near, far))
+}
 
 /// What was counted, and is counted anew: with the mark, and without.
 fn counted(host: &Host) -> [u64; 2] {
@@ -39,13 +52,7 @@ fn path(sent: &Outcome) -> Value {
 #[test]
 fn packets_are_marked_in_the_background_unless_told() {
     let test = "background::packets_are_marked_in_the_background_unless_told";
-    if !are_installed(&["nft"]) {
-        return;
-    }
-    let Some((scratch, near, far)) = two_hosts(test) else { return };
-    std::env::set_current_dir(scratch.at("")).expect("it is there");
-    uplink(&near, &far);
-    far.sh(COUNT);
+    let Some((_scratch, near, far)) = counting(test, &["nft"]) else { return };
     for carrier in ["udp", "tcp"] {
         let send = |options: &[&str]| {
             let all = [&["--carrier", carrier], options].concat();
@@ -68,13 +75,7 @@ fn packets_are_marked_in_the_background_unless_told() {
 #[test]
 fn a_server_sends_in_the_background_where_it_is_asked_to() {
     let test = "background::a_server_sends_in_the_background_where_it_is_asked_to";
-    if !are_installed(&["nft"]) {
-        return;
-    }
-    let Some((scratch, near, far)) = two_hosts(test) else { return };
-    std::env::set_current_dir(scratch.at("")).expect("it is there");
-    uplink(&near, &far);
-    near.sh(COUNT);
+    let Some((_scratch, near, far)) = counting(test, &["nft"]) else { return };
     let data = noise(SHORT);
     std::fs::write(far.home.join("inbox/data"), &data).expect("there is room");
     for carrier in ["udp", "tcp"] {
@@ -133,15 +134,8 @@ assert len(end.makefile('rb').read()) == 2_000_000";
 #[test]
 fn tunnels_of_a_host_are_in_the_background_where_it_says_so() {
     let test = "background::tunnels_of_a_host_are_in_the_background_where_it_says_so";
-    if !are_installed(&["nft", "python3"]) {
-        return;
-    }
-    let Some((scratch, near, far)) = two_hosts(test) else { return };
-    std::env::set_current_dir(scratch.at("")).expect("it is there");
-    uplink(&near, &far);
+    let Some((_scratch, near, far)) = counting(test, &["nft", "python3"]) else { return };
     trust(&near, &far);
-    far.sh(COUNT);
-    near.sh(COUNT);
     let config = far.home.join("host.toml");
     let mut echo = Running::start(&far, "echo", "python3", &["-c", ECHO]);
     echo.until("it serves");
@@ -167,15 +161,8 @@ fn tunnels_of_a_host_are_in_the_background_where_it_says_so() {
 #[test]
 fn one_service_of_a_host_is_in_the_background_and_another_is_not() {
     let test = "background::one_service_of_a_host_is_in_the_background_and_another_is_not";
-    if !are_installed(&["nft"]) {
-        return;
-    }
-    let Some((scratch, near, far)) = two_hosts(test) else { return };
-    std::env::set_current_dir(scratch.at("")).expect("it is there");
-    uplink(&near, &far);
+    let Some((_scratch, near, far)) = counting(test, &["nft"]) else { return };
     trust(&near, &far);
-    far.sh(COUNT);
-    near.sh(COUNT);
     let own = near.home.join("data");
     std::fs::write(&own, noise(SHORT)).expect("there is room");
     std::fs::write(far.home.join("inbox/theirs"), noise(SHORT)).expect("there is room");
@@ -216,17 +203,10 @@ fn one_service_of_a_host_is_in_the_background_and_another_is_not() {
 #[test]
 fn one_path_is_in_the_background_and_the_other_is_not() {
     let test = "background::one_path_is_in_the_background_and_the_other_is_not";
-    if !are_installed(&["nft"]) {
-        return;
-    }
-    let Some((scratch, near, far)) = two_hosts(test) else { return };
-    std::env::set_current_dir(scratch.at("")).expect("it is there");
-    uplink(&near, &far);
+    let Some((_scratch, near, far)) = counting(test, &["nft"]) else { return };
     near.cable(&far, "lan0");
     near.address("lan0", &["10.2.0.1/24"]);
     far.address("lan0", &["10.2.0.2/24"]);
-    far.sh(COUNT);
-    near.sh(COUNT);
     std::fs::write(far.home.join("inbox/theirs"), noise(SHORT)).expect("there is room");
     let inbox = near.home.join("inbox");
     let inbox = inbox.to_str().expect("plain");
