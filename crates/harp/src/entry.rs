@@ -144,9 +144,9 @@ impl<T: Carried> Sending<T> {
             let path = paths.choose(avoid);
             return Some((packet, self.leave(now, &meta, path, paths)));
         }
-        // Where paths die, what the host sends again may be what all acknowledgements wait for, and
-        // so all windows: it waits for none of them.
-        let is_urgent = avoid != 0 && paths.come_and_go();
+        // What the host sends again may be what all acknowledgements wait for, and so all windows:
+        // it waits for none of them.
+        let is_urgent = avoid != 0;
         let held = Held { packet, since: now, avoid, is_urgent };
         let before = self.held.iter().take_while(|held| held.is_urgent || !is_urgent).count();
         let path = match held.chosen(now, paths) {

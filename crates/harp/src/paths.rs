@@ -266,11 +266,6 @@ impl Paths {
         (path, self.states[path].pace.ready_at(now, self.burst))
     }
 
-    /// Whether paths come and go.
-    pub(crate) fn come_and_go(&self) -> bool {
-        self.present.is_some()
-    }
-
     /// When a packet may leave over a path without exceeding its window: by the pace, or `None` if
     /// something must arrive first. A window below one packet is a pace too.
     fn may_leave(&self, now: Time, path: usize, bytes: u64) -> Option<Time> {

@@ -244,3 +244,37 @@ fn a_burst_leaves_at_once_and_the_rest_by_the_pace() {
         assert_eq!(u64::from(at_once), (burst / pace + 1).min(16), "{burst} {window}");
     }
 }
+
+/// Windows are full and nothing returns: what the host sends again may be what all wait for. Found
+/// in simulations, where it waited for room, at most two seconds.
+#[test]
+fn what_the_host_sends_again_waits_for_no_window() {
+    for comes_and_goes in [false, true] {
+        let mut gateway = Gateway::new(Time::ZERO, &Config::modern(2));
+        if comes_and_goes {
+            gateway.set_paths(Time::ZERO, 0b11);
+        }
+        let mut send = |millis: u64, numbers: core::ops::Range<u32>| {
+            let begin = Time::ZERO + Span::from_millis(millis);
+            for number in numbers {
+                let seq = 1 + 1_000 * number;
+                gateway.handle_inside(begin, FLOW, Packet(Meta { seq, ..DATA }));
+            }
+            let end = begin + Span::from_millis(100);
+            while let Some(at) = gateway.poll_deadline().filter(|at| *at < end) {
+                gateway.handle_deadline(at);
+            }
+            let outputs = std::iter::from_fn(|| gateway.poll_output());
+            let number = |output: Output<Packet>| match output {
+                Output::Outside(_, _, Message::Data(_, packet)) => Some(packet.0.seq / 1_000),
+                _ => None,
+            };
+            outputs.filter_map(number).collect::<Vec<u32>>()
+        };
+        let first = send(0, 0..40);
+        assert!((1..40).contains(&first.len()), "{first:?}");
+        assert!(send(100, 40..41).is_empty());
+        let again = send(200, 0..1);
+        assert!(again.contains(&0), "{comes_and_goes} {again:?}");
+    }
+}

@@ -1,5 +1,9 @@
 //! The driver's clock, and the kernel's arrival times on it.
 
+#[cfg(test)]
+use std::sync::Arc;
+#[cfg(test)]
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sys::clock::Clock;
@@ -13,28 +17,63 @@ const MOST_LATE: Span = Span::from_millis(200);
 /// Nanoseconds since the endpoint began.
 #[derive(Debug)]
 pub(crate) struct StampedClock {
-    clock: Clock,
+    source: Source,
     /// What the wall clock shows less what this one does, and when that was found.
     wall: Option<(Duration, Time)>,
 }
 
+#[derive(Debug)]
+enum Source {
+    System(Clock),
+    /// Virtual time, in nanoseconds.
+    #[cfg(test)]
+    Set(Arc<AtomicU64>),
+}
+
 impl StampedClock {
     pub(crate) fn new() -> StampedClock {
-        StampedClock { clock: Clock::start(), wall: None }
+        StampedClock { source: Source::System(Clock::start()), wall: None }
     }
 
-    /// The clock, for whoever has no stamps.
-    pub(crate) fn clock(&self) -> Clock {
-        self.clock
+    /// A clock that shows what a test sets.
+    #[cfg(test)]
+    pub(crate) fn set_by(nanos: Arc<AtomicU64>) -> StampedClock {
+        StampedClock { source: Source::Set(nanos), wall: None }
     }
 
     pub(crate) fn now(&self) -> Time {
-        self.clock.now()
+        match &self.source {
+            Source::System(clock) => clock.now(),
+            #[cfg(test)]
+            Source::Set(nanos) => Time::from_nanos(nanos.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// What the clock that all endpoints share shows when this one shows `time`.
+    pub(crate) fn shared(&self, time: Time) -> Time {
+        match &self.source {
+            Source::System(clock) => Clock::SYSTEM.of(*clock, time),
+            #[cfg(test)]
+            Source::Set(_) => time,
+        }
+    }
+
+    /// What this clock shows when the shared one shows `time`.
+    pub(crate) fn own(&self, time: Time) -> Time {
+        match &self.source {
+            Source::System(clock) => clock.of(Clock::SYSTEM, time),
+            #[cfg(test)]
+            Source::Set(_) => time,
+        }
     }
 
     /// When a datagram arrived that the kernel stamped with the wall clock: `now` or some time
     /// before.
     pub(crate) fn arrival(&mut self, now: Time, stamp: Option<Duration>) -> Time {
+        #[cfg(test)]
+        if let Source::Set(_) = self.source {
+            return now;
+        }
         let Some(stamp) = stamp else { return now };
         let distance = match self.wall {
             Some((distance, at)) if now.since(at) < RECHECK => distance,

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustls::{ClientConfig, ServerConfig};
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 
+use crate::clock::StampedClock;
 use crate::connection::Connection;
 use crate::connection::inbox::{Command, Connect, Inbox};
 use crate::driver::{Driver, Listener, Remaining};
@@ -119,8 +120,13 @@ impl Endpoint {
     /// # Errors
     /// [`EndpointError::System`], if the system has no descriptors or threads left.
     pub fn new() -> Result<Endpoint, EndpointError> {
+        Endpoint::start(Endpoint::dialing(StampedClock::new())?)
+    }
+
+    /// The same, and what its thread does.
+    pub(crate) fn dialing(clock: StampedClock) -> Result<(Endpoint, Driver), EndpointError> {
         let (_, accepted) = mpsc::channel(1);
-        Endpoint::start(Vec::new(), accepted, None)
+        Endpoint::with_driver(Vec::new(), accepted, None, clock)
     }
 
     /// An endpoint that listens, and dials too. `tls` has to demand the peer's key; whether the key
@@ -133,6 +139,16 @@ impl Endpoint {
         tls: &Arc<ServerConfig>,
         options: Options,
     ) -> Result<Endpoint, EndpointError> {
+        Endpoint::start(Endpoint::listening(listening, tls, options, StampedClock::new())?)
+    }
+
+    /// The same, and what its thread does.
+    pub(crate) fn listening(
+        listening: &Listening,
+        tls: &Arc<ServerConfig>,
+        options: Options,
+        clock: StampedClock,
+    ) -> Result<(Endpoint, Driver), EndpointError> {
         let mut sockets = Vec::new();
         for address in &listening.addresses {
             let socket = UdpSocket::listening(*address, listening.both_families);
@@ -143,25 +159,30 @@ impl Endpoint {
         let Rations { strangers, admitted, .. } = listening.rations;
         let (accept, accepted) = mpsc::channel(strangers + admitted);
         let listener = Listener::new(listening, tls, options, sockets, accept)?;
-        Endpoint::start(addresses, accepted, Some(listener))
+        Endpoint::with_driver(addresses, accepted, Some(listener), clock)
     }
 
-    fn start(
+    fn with_driver(
         addresses: Vec<SocketAddr>,
         accepted: mpsc::Receiver<Connection>,
         listener: Option<Listener>,
-    ) -> Result<Endpoint, EndpointError> {
-        let system = |action| move |source: io::Error| EndpointError::System { action, source };
+        clock: StampedClock,
+    ) -> Result<(Endpoint, Driver), EndpointError> {
         let inbox = Arc::new(Inbox::new().map_err(system("open a descriptor"))?);
         let (count, connections) = watch::channel(Remaining::default());
         let failed = listener.as_ref().map(Listener::failed).unwrap_or_default();
-        let driver = Driver::new(Arc::clone(&inbox), listener, count)
+        let driver = Driver::new(Arc::clone(&inbox), listener, clock, count)
             .map_err(system("wait for descriptors"))?;
+        let accepted = Mutex::new(accepted);
+        Ok((Endpoint { inbox, addresses, accepted, connections, failed }, driver))
+    }
+
+    fn start((endpoint, driver): (Endpoint, Driver)) -> Result<Endpoint, EndpointError> {
         std::thread::Builder::new()
             .name("stripe".into())
             .spawn(move || driver.run())
             .map_err(system("start a thread"))?;
-        Ok(Endpoint { inbox, addresses, accepted: Mutex::new(accepted), connections, failed })
+        Ok(endpoint)
     }
 
     /// Connects to the peer that `tls` verifies, over all of these routes. The handshake takes the
@@ -256,6 +277,11 @@ impl Endpoint {
         let mut connections = self.connections.clone();
         let _ = connections.wait_for(|remaining| !remaining.has_peers).await;
     }
+}
+
+/// What the system refused, as an endpoint's error.
+fn system(action: &'static str) -> impl Fn(io::Error) -> EndpointError {
+    move |source| EndpointError::System { action, source }
 }
 
 impl Drop for Endpoint {

@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex};
 
-use sys::clock::Clock;
 use units::{Bytes, Rate, Span, Time, TokenBucket};
 
 /// How far those with a bound may be behind it and catch up: real timers are late.
@@ -33,7 +32,6 @@ pub struct TotalRate(Arc<Mutex<Bound>>);
 #[derive(Debug)]
 struct Bound {
     rate: Option<Rate>,
-    clock: Clock,
     bucket: TokenBucket,
 }
 
@@ -41,11 +39,7 @@ impl TotalRate {
     /// A bound; `None`: none yet.
     #[must_use]
     pub fn new(rate: Option<Rate>) -> TotalRate {
-        TotalRate(Arc::new(Mutex::new(Bound {
-            rate,
-            clock: Clock::start(),
-            bucket: TokenBucket::default(),
-        })))
+        TotalRate(Arc::new(Mutex::new(Bound { rate, bucket: TokenBucket::default() })))
     }
 
     /// The bound at present.
@@ -65,20 +59,12 @@ impl TotalRate {
         self.0.lock().expect("no panic while held").rate = rate;
     }
 
-    /// Something was sent. Returns when its sender may send again, on its clock: the others come
-    /// between.
-    pub(crate) fn take(&self, clock: Clock, bytes: Bytes) -> Time {
-        let mut shared = self.0.lock().expect("no panic while held");
-        let now = shared.clock.now();
-        clock.of(shared.clock, shared.take(now, bytes))
-    }
-}
-
-impl Bound {
-    /// The same on the bound's own clock.
-    fn take(&mut self, now: Time, bytes: Bytes) -> Time {
-        let Some(rate) = self.rate.filter(|rate| *rate > Rate::ZERO) else { return now };
-        self.bucket.take(now, CATCH_UP, (bytes / rate).min(LONGEST_PACKET))
+    /// Something was sent. Returns when its sender may send again: the others come between. Times
+    /// are of the clock that all endpoints share.
+    pub(crate) fn take(&self, now: Time, bytes: Bytes) -> Time {
+        let mut bound = self.0.lock().expect("no panic while held");
+        let Some(rate) = bound.rate.filter(|rate| *rate > Rate::ZERO) else { return now };
+        bound.bucket.take(now, CATCH_UP, (bytes / rate).min(LONGEST_PACKET))
     }
 }
 
@@ -90,16 +76,15 @@ mod tests {
     fn senders_take_turns() {
         let start = Time::ZERO;
         let total = TotalRate::new(Some(Rate::from_bits(8_000_000)));
-        let take = |now, bytes| total.0.lock().unwrap().take(now, bytes);
         // A thousand bytes take a millisecond.
-        let turns: Vec<Time> = (0..4).map(|_| take(start, Bytes(1_000))).collect();
+        let turns: Vec<Time> = (0..4).map(|_| total.take(start, Bytes(1_000))).collect();
         let waits: Vec<_> = turns.iter().map(|at| (*at - start).as_micros()).collect();
         assert_eq!(waits, [1_000, 2_000, 3_000, 4_000]);
         // Who comes late may catch up with some, and not with an hour.
         let hour = Span::from_secs(3_600);
-        let turn = take(start + hour + CATCH_UP, Bytes(1_000));
+        let turn = total.take(start + hour + CATCH_UP, Bytes(1_000));
         assert_eq!(turn, start + hour + Span::from_millis(1));
         total.set(None);
-        assert_eq!(take(start, Bytes(1_000)), start);
+        assert_eq!(total.take(start, Bytes(1_000)), start);
     }
 }

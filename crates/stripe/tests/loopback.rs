@@ -3,17 +3,17 @@
 mod common;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::{address, anywhere, content, listen, pair, routes, run};
 use secure::testing::{Key, client, client_without_key};
 use stripe::{
     Class, ConnectError, Connection, ConnectionError, DatagramError, Endpoint, Listening, Options,
-    Rations, Route, RouteChange, RouteId, RouteState, TotalRate,
+    Rations, Route, RouteChange, RouteId, RouteState,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
-use units::{Bytes, Rate, Span};
+use units::Bytes;
 
 #[test]
 fn bytes_arrive_in_both_directions_over_two_routes() {
@@ -443,80 +443,6 @@ fn keys_are_updated_underway() {
         assert!(arrived == sent);
         let stats = pair.near.stats().await;
         assert!(stats.key_updates >= 2, "{}", stats.key_updates);
-    });
-}
-
-#[test]
-fn connections_share_a_rate_in_turns() {
-    run(async {
-        let total = TotalRate::new(Some(Rate::mbit(40)));
-        let options = Options { max_rate: Some(total.clone()), ..Options::default() };
-        let pairs = [pair(2, options.clone()).await, pair(1, options).await];
-        // The listening ends have it too, and send hardly more than acknowledgements.
-        let mut streams = Vec::new();
-        for pair in &pairs {
-            let mut stream = pair.near.open_stream().await.expect("it is open");
-            let far = pair.far.clone();
-            streams.push(tokio::spawn(async move {
-                // Until the test ends.
-                let _ = stream.write_all(&vec![1; 64 << 20]).await;
-            }));
-            tokio::spawn(async move {
-                let mut stream = far.accept_stream().await.expect("it is opened");
-                let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
-            });
-        }
-        let sent = async || {
-            let mut sums = [0, 0];
-            for (sum, pair) in sums.iter_mut().zip(&pairs) {
-                *sum = pair.near.stats().await.routes.iter().map(|route| route.sent.0).sum();
-            }
-            sums
-        };
-        sleep(Duration::from_millis(500)).await;
-        let (before, began) = (sent().await, Instant::now());
-        sleep(Duration::from_secs(2)).await;
-        let (after, time) = (sent().await, began.elapsed());
-        let millis = u64::try_from(time.as_millis()).expect("some seconds");
-        let rates = [0, 1].map(|at| (after[at] - before[at]) * 8 / millis);
-        // A machine that is busy with other things has late timers, and sends less.
-        let sum = rates[0] + rates[1];
-        assert!((1_000..42_000).contains(&sum), "{rates:?} kbit/s");
-        assert!(rates.iter().all(|rate| *rate > sum / 3), "{rates:?} kbit/s");
-        total.set(None);
-        sleep(Duration::from_secs(1)).await;
-        let free: u64 = sent().await.iter().sum::<u64>() - after.iter().sum::<u64>();
-        assert!(free * 8 / 1_000 > 2 * sum, "{free} bytes in a second without a bound");
-        streams.iter().for_each(tokio::task::JoinHandle::abort);
-    });
-}
-
-/// Each idle route has signs of life of its own in both directions, and few of them.
-#[test]
-fn every_idle_route_is_kept_alive() {
-    run(async {
-        let keep_alive = Some(Span::from_millis(400));
-        let pair = pair(3, Options { keep_alive, ..Options::default() }).await;
-        let counts = async |connection: &stripe::Connection| -> Vec<(u64, u64)> {
-            let stats = connection.stats().await;
-            stats.routes.iter().map(|route| (route.packets, route.datagrams)).collect()
-        };
-        sleep(Duration::from_millis(1_500)).await;
-        let (before, began) = (counts(&pair.near).await, Instant::now());
-        sleep(Duration::from_secs(4)).await;
-        let (after, time) = (counts(&pair.near).await, began.elapsed());
-        // Ten in 4 s; a busy machine has late timers, and answers so late that the question
-        // is repeated.
-        let most = 3 * u64::try_from(time.as_millis() / 400).expect("some seconds");
-        assert_eq!(after.len(), 3);
-        for (before, after) in before.iter().zip(&after) {
-            let (asked, datagrams) = (after.0 - before.0, after.1 - before.1);
-            assert!((4..=most).contains(&asked), "{before:?} {after:?} {time:?}");
-            // They are answered over the same route; some of its datagrams are probes of its size.
-            let answered = datagrams - asked;
-            assert!((4..=2 * asked).contains(&answered), "{before:?} {after:?}");
-        }
-        assert!(!pair.near.has_ended() && !pair.far.has_ended());
     });
 }
 

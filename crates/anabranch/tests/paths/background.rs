@@ -198,6 +198,47 @@ fn one_service_of_a_host_is_in_the_background_and_another_is_not() {
     }
 }
 
+/// Where the carrier is chosen, a host in the background is sent to over UDP, of which it says so.
+#[test]
+fn a_host_in_the_background_is_sent_to_over_udp() {
+    let name = "background::a_host_in_the_background_is_sent_to_over_udp";
+    let Some((_scratch, near, far)) = counting(name, &["nft"]) else { return };
+    trust(&near, &far);
+    let own = near.home.join("data");
+    std::fs::write(&own, noise(4 * SHORT)).expect("there is room");
+    let inbox = far.home.join("inbox");
+    for is_quiet in [false, true] {
+        let config = far.home.join("host.toml");
+        let text =
+            format!("[receive]\ndirectory = '{}'\nbackground = {is_quiet}\n", inbox.display());
+        std::fs::write(&config, text).expect("there is room");
+        let (_host, _) = listening(&far, &["host", "--config", config.to_str().expect("plain")]);
+        let _ = std::fs::remove_file(inbox.join("data"));
+        let own = own.to_str().expect("plain");
+        let words = [
+            "send",
+            own,
+            "--to",
+            "10.1.0.2",
+            "--carrier",
+            "auto",
+            "--max-rate",
+            "16mbit",
+            "--json",
+        ];
+        let sent = near.anabranch(&words);
+        assert_eq!(sent.code, Some(0), "{}", sent.said());
+        let summary = sent.events().find(|event| event["event"] == "summary").expect("it ends");
+        let paths = summary["paths"].as_array().expect("a list").iter();
+        let is_udp =
+            |path: &&Value| path["name"].as_str().is_some_and(|name| name.ends_with("(udp)"));
+        let bytes = |path: &Value| path["bytes"].as_u64().expect("a count");
+        let over_udp: u64 = paths.filter(is_udp).map(bytes).sum();
+        let share = over_udp * 100 / u64::from(4 * SHORT);
+        assert_eq!(share > 60, is_quiet, "{share} % over UDP: {}", sent.said());
+    }
+}
+
 /// One of two paths is in the background, in both directions of the data and over either carrier.
 /// It has to carry something: the other one is bounded.
 #[test]

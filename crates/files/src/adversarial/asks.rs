@@ -14,7 +14,7 @@ use wire::files::{Ask, Range, Wishes};
 use wire::manifest::{self, Kind};
 use wire::session::{AbortCode, Hello, SessionFrame, SessionId};
 
-use super::crowd::memory;
+use super::crowd::{is_alone, memory};
 use super::{Host, NEVER, PATIENCE, Scratch, chunk};
 use crate::ServeOptions;
 use events::{Event, Events};
@@ -260,6 +260,9 @@ async fn a_sender_that_left_is_not_worked_for() {
 /// 14 MiB of states for names that almost match.
 #[tokio::test(flavor = "multi_thread")]
 async fn patterns_that_almost_match_everything_take_little_memory() {
+    if !is_alone("adversarial::asks::patterns_that_almost_match_everything_take_little_memory") {
+        return;
+    }
     let client = Identity::generate().unwrap();
     let offer = Offer::start("patterns", &[&client]).await;
     let mut draw = 1_u64;
@@ -280,8 +283,8 @@ async fn patterns_that_almost_match_everything_take_little_memory() {
     let mut conn = offer.ask(&client, &request, false).await;
     let _ = answer(&mut conn).await;
     let grown = memory().saturating_sub(before) / 1_024;
-    // Other tests of this process take some of it; without a bound it was more than 1,000.
-    assert!(grown < 256, "{grown} MiB more");
+    // The documented budget; without a bound it was more than 1,000.
+    assert!(grown < 128, "{grown} MiB more");
     // Longer ones are refused before they are compiled.
     let long = "?*".repeat(400);
     let request: Vec<_> = [FileFrame::Name(b"")]

@@ -1,12 +1,12 @@
 //! The driver of one session: it turns the core's events into actions until the session ends.
 
 mod activity;
+mod carriers;
 mod choice;
 mod picking;
 mod progress;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use events::{
     DryRun, Event, Events, PathEvent, PathState, Progress, Reported, Standstill, Summary,
@@ -14,7 +14,7 @@ use events::{
 use net::Clock;
 use net::clock::timer;
 use peer::carrier::RouteReport;
-use peer::dial::{Dialer, Keeper, PlanKind, Remaining, Terms, Via};
+use peer::dial::{Dialer, Keeper, PlanKind, Remaining, Terms};
 use peer::striped::carrier::StripedCarrier;
 use peer::tls::ClientTls;
 use tokio::sync::mpsc;
@@ -24,12 +24,12 @@ use units::{Bytes, PathId, Span, Time};
 use wire::files::Archived;
 
 use activity::{Activity, Seen};
-use choice::{Choice, Decision, Kind, Standing};
+use choice::Choice;
 use picking::{Picked, Picking};
 use progress::shown;
 
 use super::opener::{Joining, SessionOpener};
-use super::session::{Agreement, Report, Session, class_of};
+use super::session::{Agreement, Report, Session};
 use crate::rates::Rates;
 use crate::{CarrierChoice, Error, Stop, TransferOptions};
 
@@ -540,56 +540,6 @@ impl<O: SessionOpener> SessionDriver<O> {
         let why = |route: RouteReport| route.used_up.map(|why| format!("{}: {why}", route.name));
         let all: Option<Vec<String>> = routes.map(why).collect();
         all.map(|all| all.join("; "))
-    }
-
-    /// Whether a path is one of TCP.
-    fn has_tcp(&self) -> bool {
-        self.dialer.plans().any(|plan| plan.kind == PlanKind::Tcp)
-    }
-
-    /// Chooses between TCP and UDP where both are possible, and holds the other one back.
-    fn choose_carrier(&mut self, now: Time) {
-        let has_both =
-            self.has_tcp() && self.dialer.plans().any(|plan| plan.kind == PlanKind::Striped);
-        let Some(session) = self.session.clone().filter(|_| has_both) else { return };
-        let open = session.paths().clone();
-        let mut standings = [Standing::default(); 2];
-        for plan in self.dialer.plans() {
-            let standing = &mut standings[usize::from(plan.kind == PlanKind::Striped)];
-            standing.acked += Bytes(plan.carried.load(Ordering::Relaxed));
-        }
-        let is_met = self.dialer.terms().options.is_met;
-        let mut core = session.core();
-        for report in core.paths(now) {
-            let Some(facts) = open.get(&report.id) else { continue };
-            let is_striped = facts.path.plan.kind == PlanKind::Striped;
-            let standing = &mut standings[usize::from(is_striped)];
-            standing.acked += report.acked;
-            // Where UDP has direct ways, nothing is tried over a relay, which costs its owner.
-            let is_tried = is_striped || !is_met || facts.path.plan.via == Via::Direct;
-            standing.is_open |= is_tried && report.state != transfer::PathState::Stalled;
-        }
-        let rest = core.totals(now).rest();
-        let is_background = self.dialer.terms().options.effort.is_background();
-        let new = match (is_background, is_met) {
-            (true, _) => Choice::of_background,
-            (false, true) => Choice::of_meeting,
-            (false, false) => Choice::new,
-        };
-        let choice = self.choice.get_or_insert_with(new);
-        let change = choice.update(now, standings[0], standings[1], rest);
-        for (id, facts) in &open {
-            let plan = &facts.path.plan;
-            let is_striped = plan.kind == PlanKind::Striped;
-            let is_in_use = is_striped == (choice.in_use() == Kind::Udp);
-            let class = if is_in_use { class_of(plan.class) } else { transfer::Class::Backup };
-            core.set_class(now, *id, class);
-        }
-        session.wake(&mut core);
-        drop(core);
-        if let Some(Decision { text }) = change {
-            self.events.notice(text);
-        }
     }
 
     /// Bytes that are safe at the receiver.

@@ -33,6 +33,8 @@ pub(super) struct Session {
     paths: Mutex<BTreeMap<PathId, Arc<PathFacts>>>,
     abandoned: AtomicBool,
     complete: AtomicBool,
+    /// Whether the other side has the transfer in the background.
+    steps_back: AtomicBool,
     /// Signs of progress.
     pub(super) signs: Signs,
 }
@@ -133,6 +135,7 @@ impl Session {
             paths: Mutex::default(),
             abandoned: AtomicBool::new(false),
             complete: AtomicBool::new(false),
+            steps_back: AtomicBool::new(false),
             signs: Signs::default(),
         }
     }
@@ -163,6 +166,16 @@ impl Session {
 
     pub(super) fn is_complete(&self) -> bool {
         self.complete.load(Ordering::Relaxed)
+    }
+
+    /// The other side says that what it takes part in is in the background.
+    pub(super) fn note_stepping_back(&self) {
+        self.steps_back.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it has said so.
+    pub(super) fn steps_back(&self) -> bool {
+        self.steps_back.load(Ordering::Relaxed)
     }
 
     /// Reports to the driver; if the driver has gone, the session is over anyway.

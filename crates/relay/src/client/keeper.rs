@@ -32,6 +32,8 @@ const LONGEST_PAUSE_OF_PATHS: Duration = Duration::from_secs(2);
 const LASTED: Duration = Duration::from_secs(30);
 /// The time that an attempt may take.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The wait for an answer to the SYN over another way than that which worked last.
+const PATIENCE_ASIDE: Duration = Duration::from_secs(2);
 /// The time between pings, and between looks at tickets that lapse.
 const PING: Duration = Duration::from_secs(1);
 /// A relay that says nothing for this long is tried another way.
@@ -41,17 +43,35 @@ const SILENCE: Duration = Duration::from_secs(5);
 struct Ended {
     why: String,
     is_refusal: bool,
-    /// Whether the way to the relay may be to blame.
-    is_silence: bool,
+    way: Way,
+}
+
+/// What the end of an attempt or a connection says of the way to the relay.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// It may be to blame: nothing came.
+    Silent,
+    /// It leads to a host at which nobody listens.
+    Refused,
+    /// Nothing.
+    Unknown,
 }
 
 impl Ended {
     fn lost(why: String) -> Ended {
-        Ended { why, is_refusal: false, is_silence: false }
+        Ended { why, is_refusal: false, way: Way::Unknown }
     }
 
     fn silent() -> Ended {
-        Ended { is_silence: true, ..Ended::lost("it does not answer".into()) }
+        Ended { way: Way::Silent, ..Ended::lost("it does not answer".into()) }
+    }
+
+    /// There is no connection to the relay's host.
+    #[expect(clippy::needless_pass_by_value, reason = "the function of `map_err`")]
+    fn unconnected(error: std::io::Error) -> Ended {
+        let is_refused = error.kind() == std::io::ErrorKind::ConnectionRefused;
+        let way = if is_refused { Way::Refused } else { Way::Unknown };
+        Ended { way, ..Ended::lost(error.to_string()) }
     }
 }
 
@@ -153,8 +173,10 @@ pub(super) async fn keep(shared: Arc<ClientShared>) {
             }
             Err(ended) => ended,
         };
-        if ended.is_silence {
-            ways.handle_silence();
+        match ended.way {
+            Way::Silent => ways.handle_silence(),
+            Way::Refused => ways.handle_refused(),
+            Way::Unknown => {}
         }
         tracing::debug!(relay = %shared.options.name, why = ended.why, "no control connection");
         shared.handle_ended(ended);
@@ -173,7 +195,10 @@ async fn connect(shared: &ClientShared, ways: &mut Ways) -> Result<Conn, Ended> 
     let addresses = resolve(&shared.options.dial).await.map_err(lost)?;
     let attempts = attempts(&addresses);
     let attempt = &attempts[ways.next(attempts.len())];
-    let stream = shared.options.carrier.connect(attempt).await.map_err(lost)?;
+    let connecting = shared.options.carrier.connect(attempt);
+    let patience = if ways.is_other() { PATIENCE_ASIDE } else { PATIENCE };
+    let connected = timeout(patience, connecting).await.map_err(|_| Ended::silent())?;
+    let stream = connected.map_err(Ended::unconnected)?;
     let mut conn = Conn::new(stream, shared.tls.connection().map_err(lost)?);
     conn.handshake().await.map_err(lost)?;
     let run = random().map_err(lost)?;

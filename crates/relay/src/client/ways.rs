@@ -1,5 +1,8 @@
 //! Which way to connect to a relay: a core.
 
+/// A way whose host refuses connections leads there: so often it is the next one, too.
+const REFUSALS: u32 = 4;
+
 /// Takes turns between the way that worked last and the others.
 #[derive(Debug, Default)]
 pub(super) struct Ways {
@@ -10,6 +13,8 @@ pub(super) struct Ways {
     /// The last one of all.
     last: usize,
     is_others_turn: bool,
+    /// Refusals by the good one since the last turn of the others.
+    refusals: u32,
 }
 
 impl Ways {
@@ -29,15 +34,33 @@ impl Ways {
         self.last
     }
 
+    /// Whether the last one is another one than that which worked last.
+    pub(super) fn is_other(&self) -> bool {
+        self.last != self.good
+    }
+
     /// It worked: it is the next one, too.
     pub(super) fn handle_open(&mut self) {
         self.good = self.last;
-        self.is_others_turn = false;
+        (self.is_others_turn, self.refusals) = (false, 0);
+    }
+
+    /// The host is there and nobody listens: the relay may be back soon. A firewall refuses in the
+    /// same way, so that the others have their turn now and then.
+    pub(super) fn handle_refused(&mut self) {
+        if self.is_other() {
+            return;
+        }
+        self.refusals += 1;
+        self.is_others_turn = self.refusals >= REFUSALS;
+        if self.is_others_turn {
+            self.refusals = 0;
+        }
     }
 
     /// Nothing more came by it, or nothing at all: another one is next.
     pub(super) fn handle_silence(&mut self) {
-        if self.last == self.good {
+        if !self.is_other() {
             self.is_others_turn = true;
         }
     }
@@ -67,6 +90,22 @@ mod tests {
         ways.handle_open();
         ways.handle_silence();
         assert_eq!(next(&mut ways, 3, 3), [1, 0, 2]);
+    }
+
+    /// Found with a relay that was killed and came back: every second attempt was in vain for five
+    /// seconds, over an interface that does not lead there.
+    #[test]
+    fn a_way_that_is_refused_is_the_next_one_for_a_while() {
+        let mut ways = Ways::default();
+        ways.next(3);
+        ways.handle_open();
+        let refused = |ways: &mut Ways| {
+            let way = ways.next(3);
+            ways.handle_refused();
+            way
+        };
+        let all: Vec<usize> = (0..12).map(|_| refused(&mut ways)).collect();
+        assert_eq!(all, [0, 0, 0, 0, 1, 0, 0, 0, 0, 2, 0, 0]);
     }
 
     #[test]

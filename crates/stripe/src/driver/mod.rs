@@ -22,17 +22,19 @@ mod signs;
 mod sockets;
 mod standings;
 mod streams;
+mod turns;
 mod upkeep;
+#[cfg(test)]
+mod virtual_time;
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use secure::address_block;
-use sys::poll::{Interest, Poller, Ready};
+use sys::poll::{Interest, Poller};
 use tokio::sync::watch;
-use units::{Bytes, Span, Time};
+use units::{Bytes, Time};
 use wire::datagram::Outer;
 
 use crate::Rations;
@@ -58,8 +60,6 @@ const TURN: usize = 4;
 /// Connections of the side that listens that are closed and wait for late packets; those that are
 /// closed beyond it do not.
 const MOST_LATE: usize = 64;
-/// How long connections are closed in order after the endpoint and all programs have gone.
-const MOST_CLOSING: Span = Span::from_secs(5);
 
 /// Everything of one endpoint.
 pub(crate) struct Driver {
@@ -105,6 +105,7 @@ impl Driver {
     pub(crate) fn new(
         inbox: Arc<Inbox>,
         mut listener: Option<Listener>,
+        clock: StampedClock,
         count: watch::Sender<Remaining>,
     ) -> io::Result<Driver> {
         let poller = Poller::new()?;
@@ -119,7 +120,7 @@ impl Driver {
         });
         Ok(Driver {
             inbox,
-            clock: StampedClock::new(),
+            clock,
             sockets,
             listener,
             places,
@@ -135,73 +136,6 @@ impl Driver {
             passing: None,
             ended_at: None,
         })
-    }
-
-    /// Drives until nobody uses the endpoint and all connections have ended.
-    pub(crate) fn run(mut self) {
-        sys::poll::set_precise_timers();
-        let mut ready = Vec::new();
-        let mut commands = Vec::new();
-        let mut arrivals = Arrivals::default();
-        loop {
-            self.inbox.take(&mut commands);
-            for command in commands.drain(..) {
-                self.handle_command(command);
-            }
-            self.fire();
-            self.serve_guest();
-            self.serve_touched();
-            self.keep_to_memory();
-            let remaining = self.remaining();
-            self.count.send_if_modified(|count| std::mem::replace(count, remaining) != remaining);
-            if self.is_over() {
-                return;
-            }
-            let timeout =
-                if self.inbox.prepare_to_sleep() { self.timeout() } else { Some(Duration::ZERO) };
-            if let Err(error) = self.sockets.wait(&mut ready, timeout) {
-                tracing::error!(%error, "the driver of striped connections cannot wait");
-                return;
-            }
-            self.inbox.handle_awake();
-            for Ready { key, readable, writable, .. } in ready.drain(..) {
-                if key == WAKER {
-                    continue;
-                }
-                if key == GUEST {
-                    if let Some(guest) = &mut self.guest {
-                        guest.handle_readable(self.clock.now());
-                    }
-                    continue;
-                }
-                let socket = SocketKey(key);
-                if writable {
-                    self.handle_writable(socket);
-                }
-                if readable {
-                    self.receive(socket, &mut arrivals);
-                }
-            }
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        let Some(since) = self.ended_at else { return false };
-        self.links.is_empty() && self.dialing.is_empty()
-            // Programs have gone with their connections; peers that do not answer hold up nobody.
-            || self.links.values().all(Link::is_abandoned)
-                && self.clock.now().since(since) > MOST_CLOSING
-    }
-
-    /// How long the thread may sleep.
-    fn timeout(&self) -> Option<Duration> {
-        let listener = self.listener.as_ref().and_then(Listener::poll_deadline);
-        let closing = self.ended_at.map(|at| at + MOST_CLOSING + Span::from_millis(1));
-        let first = self.due.first().map(|(at, _)| *at);
-        let leavings = self.leavings.poll_deadline();
-        let guest = self.guest.as_ref().and_then(|guest| guest.poll_deadline());
-        let next = [listener, closing, first, leavings, guest].into_iter().flatten().min()?;
-        Some(Duration::from_nanos(next.since(self.clock.now()).as_nanos()))
     }
 
     fn key(&mut self) -> Key {

@@ -32,7 +32,8 @@ impl Link {
             }
             if let Some(total) = &self.max_rate {
                 let bytes = Bytes(transmit.packet.datagram_len() as u64);
-                self.core.hold_data(total.take(clock.clock(), bytes));
+                let free_at = total.take(clock.shared(clock.now()), bytes);
+                self.core.hold_data(clock.own(free_at));
             }
             packets += 1;
             if packets % PACKETS == 0 {

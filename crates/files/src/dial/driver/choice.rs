@@ -80,9 +80,10 @@ impl Choice {
         }
     }
 
-    /// UDP carries the data while a path of it is open, and TCP at other times.
-    pub(super) fn of_background() -> Choice {
-        Choice { in_use: Kind::Udp, is_fixed: true, ..Choice::new() }
+    /// The transfer is in the background: UDP carries the data while a path of it is open, and TCP
+    /// at other times.
+    pub(super) fn step_back(&mut self) {
+        (self.in_use, self.is_fixed) = (Kind::Udp, true);
     }
 
     /// UDP begins, over which there are direct ways through translators.
@@ -255,13 +256,21 @@ mod tests {
 
     #[test]
     fn in_the_background_the_faster_one_is_not_looked_for() {
-        let mut choice = Choice::of_background();
-        for step in 0..1_000_u64 {
-            let standing =
-                |rate| Standing { is_open: true, acked: Rate::mbit(rate) * (STEP * step) };
-            let now = Time::ZERO + STEP * step;
-            assert_eq!(choice.update(now, standing(90), standing(1), Bytes(1 << 40)), None);
-            assert_eq!(choice.in_use(), Kind::Udp);
+        // It may become known at the beginning, during a trial, or later.
+        for known in [0, 30, 100] {
+            let mut choice = Choice::new();
+            for step in 0..1_000_u64 {
+                let standing =
+                    |rate| Standing { is_open: true, acked: Rate::mbit(rate) * (STEP * step) };
+                let now = Time::ZERO + STEP * step;
+                if step == known {
+                    choice.step_back();
+                }
+                let told = choice.update(now, standing(90), standing(1), Bytes(1 << 40));
+                if step >= known {
+                    assert_eq!((told, choice.in_use()), (None, Kind::Udp), "{known} {step}");
+                }
+            }
         }
     }
 

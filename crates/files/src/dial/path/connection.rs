@@ -146,6 +146,9 @@ impl<'a, F: Direction> Connection<'a, F> {
         let faded = Rate::from_bits(self.rate.as_bits() / 8 * 7);
         self.rate = self.moved.rate.unwrap_or(Rate::ZERO).max(faded).max(Rate::kbit(100));
         let mut change = None;
+        if self.conn.effort().is_background() && !self.facts.path.effort.is_background() {
+            self.session.note_stepping_back();
+        }
         if F::SENDS {
             self.conn.handle_sample(now, &self.info);
             let yielding = self.conn.yielding();

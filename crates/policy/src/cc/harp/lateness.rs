@@ -14,6 +14,9 @@ use crate::cc::DelayRange;
 const MOST_WEIGHT: f64 = 40.0;
 /// The delays of so many periods are remembered.
 const PERIODS: usize = 10;
+/// The first packets of a path, whose windows are too small for a queue: what their delays differ
+/// by is the line's own doing.
+const FIRST: u32 = 16;
 
 /// When a packet is late.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,6 +44,10 @@ pub struct Lateness {
     began: Option<Time>,
     /// Over all periods.
     range: Option<(Span, Span)>,
+    /// Packets so far, at most [`FIRST`].
+    count: u32,
+    /// The largest delay of the first ones.
+    first_most: Span,
 }
 
 impl Lateness {
@@ -49,7 +56,8 @@ impl Lateness {
     pub fn new(options: LatenessOptions) -> Lateness {
         let share = options.share.clamp(0.0, 1.0);
         let options = LatenessOptions { share, ..options };
-        Lateness { options, periods: [None; PERIODS], began: None, range: None }
+        let (periods, first_most) = ([None; PERIODS], Span::ZERO);
+        Lateness { options, periods, began: None, range: None, count: 0, first_most }
     }
 
     /// The weight of a packet with this delay; zero if it is in time. Delays may have any origin.
@@ -61,6 +69,10 @@ impl Lateness {
         };
         self.periods[0] = wider(self.periods[0]);
         self.range = wider(self.range);
+        if self.count < FIRST {
+            self.count += 1;
+            self.first_most = self.first_most.max(delay);
+        }
         self.weight(delay)
     }
 
@@ -70,11 +82,16 @@ impl Lateness {
         self.weight(delay) <= 0.0
     }
 
-    /// Whether a packet with this delay came through a queue, late or not.
+    /// Whether a packet with this delay came through a queue, late or not. Where delays of the
+    /// first packets differ, it has to be longer, but not beyond that of a late packet.
     #[must_use]
     pub fn shows_queue(&self, delay: Span) -> bool {
-        let queue = self.options.queue.or_else(|| self.distance());
-        matches!((self.least(), queue), (Some(least), Some(queue)) if delay > least + queue)
+        let (Some(least), Some(distance)) = (self.least(), self.distance()) else { return false };
+        let beyond = self
+            .options
+            .queue
+            .map_or(distance, |queue| (queue + (self.first_most - least)).min(distance).max(queue));
+        delay > least + beyond
     }
 
     /// The smallest delay that is remembered.
@@ -198,6 +215,27 @@ mod tests {
         let mut path = Lateness::new(LatenessOptions { least: millis(10), ..PAPER });
         path.handle_delay(Time::ZERO, millis(25));
         assert!(!path.shows_queue(millis(35)) && path.shows_queue(millis(36)));
+    }
+
+    #[test]
+    fn a_line_with_jitter_shows_a_queue_later() {
+        let queue = Some(Span::from_micros(2_500));
+        let options = LatenessOptions { least: millis(5), queue, ..PAPER };
+        for (jitter, beyond) in [(0, 2_500), (1_000, 3_500), (4_000, 5_000), (90_000, 5_000)] {
+            let most = LatenessOptions { most: Some(millis(5)), ..options };
+            let mut path = Lateness::new(most);
+            for number in 0..u64::from(FIRST) {
+                path.handle_delay(
+                    Time::ZERO,
+                    millis(25) + Span::from_micros(jitter) * (number % 2),
+                );
+            }
+            // Later ones may have come through a queue.
+            path.handle_delay(Time::ZERO, millis(200));
+            let at = millis(25) + Span::from_micros(beyond);
+            assert!(!path.shows_queue(at), "{jitter}");
+            assert!(path.shows_queue(at + Span::from_micros(1)), "{jitter}");
+        }
     }
 
     #[test]

@@ -1,0 +1,75 @@
+//! Rates, and signs of life.
+
+use units::{Rate, Span};
+
+use super::{Pair, World, run};
+use crate::{Connection, Options, TotalRate};
+
+/// What all routes of the near ends have sent.
+async fn sent(pairs: &[Pair; 2]) -> [u64; 2] {
+    let mut sums = [0, 0];
+    for (sum, pair) in sums.iter_mut().zip(pairs) {
+        *sum = pair.near.stats().await.routes.iter().map(|route| route.sent.0).sum();
+    }
+    sums
+}
+
+#[test]
+fn connections_share_a_rate_in_turns() {
+    run(async {
+        let mut world = World::default();
+        let total = TotalRate::new(Some(Rate::mbit(40)));
+        let options = Options { max_rate: Some(total.clone()), ..Options::default() };
+        // The listening ends have it too, and send hardly more than acknowledgements.
+        let pairs = [world.pair(2, options.clone()).await, world.pair(1, options).await];
+        for pair in &pairs {
+            let (near, far) = (pair.near.clone(), pair.far.clone());
+            tokio::spawn(async move {
+                let mut stream = near.open_stream().await.expect("it is open");
+                // Until the test ends.
+                let _ = tokio::io::AsyncWriteExt::write_all(&mut stream, &vec![1; 64 << 20]).await;
+            });
+            tokio::spawn(async move {
+                let mut stream = far.accept_stream().await.expect("it is opened");
+                let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+            });
+        }
+        world.go_on(Span::from_millis(500)).await;
+        let (before, began) = (world.until(sent(&pairs)).await, world.now());
+        world.go_on(Span::from_secs(2)).await;
+        let (after, time) = (world.until(sent(&pairs)).await, world.now() - began);
+        let rates = [0, 1].map(|at| (after[at] - before[at]) * 8_000 / time.as_micros());
+        assert!((34_000..41_000).contains(&(rates[0] + rates[1])), "{rates:?} kbit/s");
+        assert!(rates.iter().all(|rate| *rate > 13_000), "{rates:?} kbit/s");
+        total.set(None);
+        world.go_on(Span::from_secs(1)).await;
+        let free = world.until(sent(&pairs)).await.iter().sum::<u64>() - after.iter().sum::<u64>();
+        assert!(free > 15_000_000, "{free} bytes in a second without a bound");
+    });
+}
+
+/// Each idle route has signs of life of its own in both directions, and few of them.
+#[test]
+fn every_idle_route_is_kept_alive() {
+    run(async {
+        let mut world = World::default();
+        let keep_alive = Some(Span::from_millis(400));
+        let pair = world.pair(3, Options { keep_alive, ..Options::default() }).await;
+        let counts = async |connection: &Connection| -> Vec<(u64, u64)> {
+            let stats = connection.stats().await;
+            stats.routes.iter().map(|route| (route.packets, route.datagrams)).collect()
+        };
+        world.go_on(Span::from_millis(1_500)).await;
+        let before = world.until(counts(&pair.near)).await;
+        world.go_on(Span::from_secs(4)).await;
+        let after = world.until(counts(&pair.near)).await;
+        assert_eq!(after.len(), 3);
+        for (before, after) in before.iter().zip(&after) {
+            // Ten in 4 s; each is answered over the same route.
+            let (asked, datagrams) = (after.0 - before.0, after.1 - before.1);
+            assert!((9..=11).contains(&asked), "{before:?} {after:?}");
+            assert!((2 * asked - 1..=2 * asked + 1).contains(&datagrams), "{before:?} {after:?}");
+        }
+        assert!(!pair.near.has_ended() && !pair.far.has_ended());
+    });
+}
