@@ -1,4 +1,5 @@
-//! The turns of the thread: what is due and wished for is done, and then what arrives is waited for.
+//! The turns of the thread: what is due and wished for is done, and then what arrives is waited
+//! for.
 
 use std::io;
 use std::time::Duration;
