@@ -1,7 +1,7 @@
-//! Many sources in one process, each with a key of its own and one connection over TCP, for
+//! Many sources in one process, each with a key of its own and one connection, for
 //! `bench/bars/feed-many`.
 //!
-//!     many_sources COUNT COLLECTOR KEY FOLDER
+//!     many_sources tcp|udp COUNT COLLECTOR KEY FOLDER
 //!
 //! The sources take records at the sockets FOLDER/0, FOLDER/1 and so on. It prints the keys of all,
 //! a line each, and an empty line; then it waits for a line of standard input, and runs them until
@@ -17,11 +17,11 @@ use std::io::{BufRead, stdin};
 use std::path::Path;
 
 use events::{Event, Events};
-use feed::{FeedOptions, Form, Input, Listen, Live, run_over_paths};
+use feed::{FeedError, FeedOptions, Form, Input, Listen, Live, Sent, run_over_paths, run_striped};
 use peer::dial::Terms;
-use peer::{Credential, DialOptions, Fingerprint, Identity};
+use peer::{Credential, DialOptions, Fingerprint, Identity, striped};
 use tokio::sync::watch;
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::{JoinSet, LocalSet, spawn_blocking};
 
 fn options(folder: &Path, number: usize) -> FeedOptions {
     let socket = Listen::Unix(folder.join(number.to_string()));
@@ -50,7 +50,30 @@ fn tell(number: usize, events: &Events) {
     });
 }
 
-async fn run(identities: Vec<Identity>, collector: (String, Fingerprint), folder: &Path) {
+/// Runs a source over one of the carriers until it is to stop.
+async fn source(
+    terms: Terms,
+    is_over_udp: bool,
+    options: FeedOptions,
+    events: Events,
+    stop: impl Future<Output = ()>,
+) -> Result<Sent, FeedError> {
+    if is_over_udp {
+        let dial = async |_| {
+            let connecting = striped::connect(&terms, stripe::Options::default(), events.clone());
+            connecting.await.map(Into::into)
+        };
+        return run_striped(dial, options, events.clone(), stop).await;
+    }
+    let (_terms, changing) = watch::channel(terms);
+    run_over_paths(changing, options, events, stop).await
+}
+
+async fn run(
+    identities: Vec<Identity>,
+    (is_over_udp, collector): (bool, (String, Fingerprint)),
+    folder: &Path,
+) {
     let mut sources = JoinSet::new();
     let (stop, _) = watch::channel(false);
     for (number, identity) in identities.into_iter().enumerate() {
@@ -58,15 +81,14 @@ async fn run(identities: Vec<Identity>, collector: (String, Fingerprint), folder
         dialing.paths = vec!["lo".parse().unwrap()];
         let (address, key) = &collector;
         let to = vec![(address.parse().unwrap(), Credential::Pinned(*key))];
-        let (terms, changing) = watch::channel(Terms::new(to, dialing).unwrap());
+        let terms = Terms::new(to, dialing).unwrap();
         let (events, mut stopped) = (Events::new(), stop.subscribe());
         tell(number, &events);
         let options = options(folder, number);
-        sources.spawn(async move {
+        // What dials over UDP is of one thread.
+        sources.spawn_local(async move {
             let stop = async { drop(stopped.wait_for(|is_over| *is_over).await) };
-            let ended = run_over_paths(changing, options, events, stop).await;
-            drop(terms);
-            ended
+            source(terms, is_over_udp, options, events, stop).await
         });
     }
     let input = spawn_blocking(|| stdin().lines().map_while(Result::ok).for_each(drop));
@@ -82,8 +104,8 @@ async fn run(identities: Vec<Identity>, collector: (String, Fingerprint), folder
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [count, address, key, folder] = &arguments[..] else {
-        eprintln!("many_sources COUNT COLLECTOR KEY FOLDER");
+    let [carrier, count, address, key, folder] = &arguments[..] else {
+        eprintln!("many_sources tcp|udp COUNT COLLECTOR KEY FOLDER");
         std::process::exit(2);
     };
     let identities: Vec<Identity> =
@@ -95,5 +117,6 @@ fn main() {
     stdin().lock().lines().next().unwrap().unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let collector = (address.clone(), key.parse().unwrap());
-    runtime.block_on(run(identities, collector, Path::new(folder)));
+    let running = run(identities, (carrier == "udp", collector), Path::new(folder));
+    LocalSet::new().block_on(&runtime, running);
 }

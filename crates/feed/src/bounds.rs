@@ -6,18 +6,28 @@ use units::Bytes;
 
 /// Streams at a time of one key.
 pub const STREAMS_EACH: usize = 64;
-/// Streams at a time of all keys.
-pub const STREAMS_IN_ALL: usize = 512;
-/// Octets of a stream that wait for the collector's disk: with a disk that syncs in 20 ms it is
-/// 50 MB/s. What all streams hold is at most 512 MiB.
+/// Streams at a time of all keys, where the limit of descriptors leaves room for as many: each has
+/// a file open.
+pub const STREAMS_IN_ALL: usize = 2_048;
+/// Octets of a stream that wait for the collector's disk, at most: with a disk that syncs in 20 ms
+/// it is 50 MB/s.
 pub const WAITING: Bytes = Bytes::mib(1);
-/// Octets of records that came before their turn, over another path, by which their room is
-/// counted. A stream has at most [`wire::feed::FEED_WINDOW`] of them.
-pub const EARLY_PLACE: usize = 1 << 20;
-/// The places for them of one key, and of all keys: 64 MiB and 256 MiB.
-pub const EARLY_EACH: usize = 64;
-/// See [`EARLY_EACH`].
-pub const EARLY_IN_ALL: usize = 256;
+/// Of these, what each stream has room for in any case: a frame of a source, unless one long record
+/// is in it. It is 128 MiB of all streams.
+pub const OWN: Bytes = BATCH;
+/// The memory of all hosts for what waits beyond that, and for frames that have come in part. A
+/// host has at most as much as is left then.
+pub const WAITING_IN_ALL: Bytes = Bytes::mib(32);
+/// The memory of all hosts for records that came before their turn, over another path, until they
+/// are written, shared likewise: one alone has the half. A stream has at most
+/// [`wire::feed::FEED_WINDOW`] of them.
+pub const EARLY_IN_ALL: Bytes = Bytes::mib(96);
+/// What a frame that came before its turn counts beside its octets.
+pub const EARLY_FRAME: usize = 128;
+/// Octets that are read of a connection at a time.
+pub const READ: usize = 64 << 10;
+/// A source is not read while this much waits for it to read.
+pub const MOST_BACKLOG: usize = 32 << 10;
 /// Feeds of one key: each is a folder.
 pub const FEEDS_EACH: usize = 256;
 /// Files of a feed: a further stream, or a further part of one, is refused.

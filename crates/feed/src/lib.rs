@@ -13,10 +13,10 @@
 //! | a striped connection; paths over TCP, relays too | `source/striped.rs`; `source/paths.rs` |
 //! | rates and choice of paths | `source/control.rs`; `source/driven.rs` |
 //! | the collector: what arrives, for the rates of sources | `reports` |
-//! | the collector: the service; a stream, and what has arrived of it | `collect`; `store`, `store/stream.rs`, `store/arrived.rs` |
+//! | the collector: the service, a connection; a stream, and what has arrived of it | `collect`, `collect/connection.rs`; `store`, `store/stream.rs`, `store/arrived.rs` |
 //! | where records go: files, and what makes them last; somebody else, and positions | `store/output.rs`; `store/files.rs`, `store/names.rs`, `store/committer.rs`; `store/deliveries.rs`, `store/position.rs` |
 //! | folders that one process has | `lock` |
-//! | who may feed; places of streams | `rights`; `streams` |
+//! | who may feed; places of streams; the memory of what waits | `rights`; `streams`; `room` |
 //! | bounds | `bounds` |
 
 #![allow(
@@ -31,6 +31,7 @@ pub mod framing;
 mod lock;
 mod reports;
 mod rights;
+mod room;
 mod source;
 mod sources;
 mod store;

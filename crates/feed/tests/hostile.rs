@@ -1,81 +1,23 @@
 //! Sources that break the rules, and collectors that do.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::net::{Ipv4Addr, SocketAddr};
+mod common;
+
 use std::num::NonZeroU32;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use events::Events;
-use feed::{CollectOptions, CollectService, Form, Store, StreamId, bounds};
+use feed::bounds;
 use peer::conn::{Conn, ConnError};
-use peer::dial::{Connector, Keeper, PlanKind, Terms};
-use peer::host::{Hosting, Services, serve_at};
-use peer::{
-    AuthorizedPeers, Credential, DialOptions, Identity, ListenOptions, May, Peer, Remote, Rights,
-};
+use peer::{Identity, May};
 use tempfile::TempDir;
-use tokio::net::TcpListener;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 use wire::Emit;
-use wire::feed::{FeedFrame, Offer, Records, SERVICE, Watch, push_record};
+use wire::feed::{FeedFrame, MAX_RECORD, Records, Watch, push_record};
 use wire::measure::{MeasureFrame, Measured};
-use wire::session::{AbortCode, Hello, SessionFrame};
+use wire::session::{AbortCode, SessionFrame};
 
-/// A collector on loopback.
-struct Collector {
-    key: Identity,
-    address: SocketAddr,
-    _hosting: Hosting,
-}
-
-impl Collector {
-    async fn start(folder: &Path, peers: Vec<Peer>) -> Collector {
-        let key = Identity::generate().unwrap();
-        let store = Store::open(folder, bounds::FILE).unwrap();
-        let service = CollectService::new(CollectOptions { store, events: Events::new() });
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let options = ListenOptions {
-            authorized: AuthorizedPeers::new(peers),
-            ..ListenOptions::new(key.clone())
-        };
-        let services = Services::new().with(&service);
-        let hosting = serve_at(vec![Box::new(listener)], services, options, Events::new()).unwrap();
-        Collector { key, address, _hosting: hosting }
-    }
-
-    /// A connection over TCP that has said hello, and offers a stream.
-    async fn meet(&self, own: &Identity, offer: Offer) -> Conn {
-        let mut conn = self.greet(own).await;
-        conn.push(&FeedFrame::Offer(offer));
-        conn.flush().await.unwrap();
-        conn
-    }
-
-    /// A connection over TCP that has said hello.
-    async fn greet(&self, own: &Identity) -> Conn {
-        let credential = Credential::Pinned(self.key.fingerprint());
-        let to = vec![(Remote::from(self.address), credential)];
-        let terms = Terms::new(to, DialOptions::new(own.clone())).unwrap();
-        let keeper = Keeper::plan(&terms, &[PlanKind::Tcp], Events::new()).await.unwrap();
-        let connector = Connector::new(&terms, 0, terms.tls().unwrap().swap_remove(0));
-        let plan = keeper.plans().remove(0);
-        let mut conn = connector.open(&plan, Some(2), |_| {}).await.unwrap().conn;
-        conn.push(&SessionFrame::Hello(Hello::new(SERVICE, None, [1; 16])));
-        conn
-    }
-}
-
-fn entry(own: &Identity, name: &str, may: May) -> Peer {
-    Peer { name: name.into(), rights: Rights::from(may), ..Peer::from(own.fingerprint()) }
-}
-
-fn offer(stream: u8) -> Offer {
-    let (feed, label) = ("logs".to_string(), "a test".to_string());
-    Offer { stream: StreamId([stream; 16]), first: 0, elsewhere: 0, form: Form::Lines, feed, label }
-}
+use common::{Collector, entry, long_frame, offer};
 
 /// What the collector says next, but for its welcome.
 async fn next(conn: &mut Conn) -> Result<Said, ConnError> {
@@ -220,7 +162,7 @@ async fn a_source_that_breaks_the_rules_is_told_and_keeps_what_was_kept() {
     for wrong in [
         // It sends more before its turn than anybody has to hold.
         &(|conn: &mut Conn, next: u64| {
-            let long = vec![0; wire::feed::MAX_RECORD];
+            let long = vec![0; MAX_RECORD];
             (1..40).for_each(|number| push(conn, next + number, &[&long]));
         }) as &dyn Fn(&mut Conn, u64),
         // A second stream in the same channel.
@@ -314,4 +256,48 @@ async fn several_connections_carry_one_stream() {
     }
     let name = format!("anna/logs/{}-{:020}.log", "01".repeat(16), 0);
     assert_eq!(std::fs::read(folder.path().join(name)).unwrap(), b"a\nb\nc\nd\n");
+}
+
+/// The memory for long records that have come in part is shared: who has taken much gets no more,
+/// and others get theirs.
+#[tokio::test(flavor = "multi_thread")]
+async fn long_records_in_part_leave_others_room() {
+    let folder = TempDir::new().unwrap();
+    let keys: Vec<Identity> = (0..2).map(|_| Identity::generate().unwrap()).collect();
+    let names = ["anna", "bert"];
+    let peers = keys.iter().zip(names).map(|(own, name)| entry(own, name, May::Feed)).collect();
+    let collector = Collector::start(folder.path(), peers).await;
+    let (long, half) = (vec![b'x'; MAX_RECORD], bounds::WAITING_IN_ALL.0 / 2);
+    assert_eq!(collector.figure("feed_waiting_memory_limit_bytes"), bounds::WAITING_IN_ALL.0);
+    let taken = || collector.figure("feed_waiting_memory_bytes");
+    let frame = long_frame(0);
+    let mut open = Vec::new();
+    for number in 0..200_u8 {
+        let mut conn = collector.meet(&keys[0], offer(number % 4)).await;
+        assert_eq!(next(&mut conn).await.unwrap(), Said::From(0));
+        conn.push_parts(&frame[..bounds::READ], &[]);
+        conn.flush().await.unwrap();
+        open.push(conn);
+    }
+    let began = Instant::now();
+    while taken() < half - 2 * MAX_RECORD as u64 {
+        assert!(began.elapsed() < Duration::from_secs(20), "{} are taken", taken());
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert!(taken() <= half, "{} are taken", taken());
+    let mut conn = collector.meet(&keys[1], offer(1)).await;
+    assert_eq!(next(&mut conn).await.unwrap(), Said::From(0));
+    push(&mut conn, 0, &[&long]);
+    push(&mut conn, 1, &[b"short"]);
+    conn.flush().await.unwrap();
+    while next(&mut conn).await.unwrap() != Said::Kept(2) {}
+    // What has room goes on, and what it had is free when the connections are over.
+    open[0].push_parts(&frame[bounds::READ..], &[]);
+    open[0].flush().await.unwrap();
+    assert_eq!(next(&mut open[0]).await.unwrap(), Said::Kept(1));
+    drop(open);
+    while taken() > 0 {
+        assert!(began.elapsed() < Duration::from_secs(40), "{} are taken", taken());
+        sleep(Duration::from_millis(20)).await;
+    }
 }

@@ -16,7 +16,7 @@ use peer::host::{Asking, Carriers, Entry, Host, Service, Services};
 use peer::{Conn, Credential, DialOptions, Fingerprint, Identity, ListenOptions, striped};
 use wire::session::{Hello, SessionFrame, SessionId};
 
-/// Connections that one listening host has, of its 256.
+/// Connections that one listening host has.
 const EACH: usize = 200;
 /// Connections that are opened at the same time.
 const AT_ONCE: usize = 16;

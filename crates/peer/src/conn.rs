@@ -4,6 +4,8 @@ mod background;
 mod effort;
 mod layer;
 mod raw;
+#[cfg(test)]
+mod tests;
 
 use std::future::poll_fn;
 use std::io::{self, BufRead, IoSlice};
@@ -38,6 +40,10 @@ pub struct Conn {
     /// Decrypted bytes; those before `parsed` are consumed.
     inbox: Vec<u8>,
     parsed: usize,
+    /// Where the frame that was returned last begins.
+    last: usize,
+    /// Bytes of the inbox's memory that stay while it needs less.
+    kept: usize,
     /// A buffer to encode frames in.
     scratch: Vec<u8>,
     /// Bytes read from the stream that TLS has not consumed yet.
@@ -132,6 +138,8 @@ impl Conn {
             layer,
             inbox: Vec::new(),
             parsed: 0,
+            last: 0,
+            kept: usize::MAX,
             scratch: Vec::new(),
             raw: Raw::new(),
             turn: AtomicUsize::new(0),
@@ -215,6 +223,13 @@ impl Conn {
         if let Some(hear) = &self.refusals {
             hear(code);
         }
+    }
+
+    /// Takes at most so many bytes from the stream at a time, and keeps no memory of longer frames,
+    /// so that each of many connections holds little.
+    pub fn read_at_most(&mut self, bytes: usize) {
+        self.raw.most = bytes;
+        self.kept = 4 * bytes;
     }
 
     /// Runs the TLS handshake to its end.
@@ -403,12 +418,24 @@ impl Conn {
                 // The kernel loads a module for it, which is nothing for strangers.
                 Some(_) if self.is_strange => return Err(ConnError::Unexpected("Effort".into())),
                 Some(effort) => _ = self.set_effort(effort),
-                None => return Ok(RawFrame::parse(&self.inbox[start..])?.map(|(frame, _)| frame)),
+                None => {
+                    self.last = start;
+                    return Ok(RawFrame::parse(&self.inbox[start..])?.map(|(frame, _)| frame));
+                }
             }
         }
         self.inbox.drain(..self.parsed);
         self.parsed = 0;
+        if self.inbox.capacity() > self.kept {
+            self.inbox.shrink_to(self.kept / 4);
+        }
         Ok(None)
+    }
+
+    /// Has the frame that was returned last be the next one again. Nothing may have been read
+    /// since.
+    pub fn put_back(&mut self) {
+        self.parsed = self.last;
     }
 
     /// Waits until the stream has bytes to read or, if the send buffer has bytes, takes some. Other
@@ -506,11 +533,10 @@ impl Conn {
             if length.is_some_and(|length| length > longest) {
                 return Ok(None);
             }
-            let start = self.parsed;
             if let Some(frame) = self.next_frame()? {
                 let received = read(frame);
                 if received.is_none() {
-                    self.parsed = start;
+                    self.put_back();
                 }
                 return Ok(received);
             }

@@ -15,6 +15,7 @@ mod authorized;
 pub mod caps;
 pub mod carrier;
 pub mod conn;
+pub mod descriptors;
 pub mod dial;
 mod error;
 mod fingerprint;

@@ -95,7 +95,7 @@ pub use connection::{Connection, DROPPED, ReceiveHalf, SendHalf, Stream};
 pub use endpoint::{Endpoint, Listening};
 pub use error::{ConnectError, ConnectionError, DatagramError, EndpointError, StreamError};
 pub use guest::{Guest, RawArrival, RawDatagram, RawPath};
-pub use memory::Memory;
+pub use memory::{Memory, Share};
 pub use options::{CONTROLLER, Options, PathStanding, Prototype, Route, RouteId, SCHEDULER};
 pub use passing::Passing;
 pub use preamble::{Lead, ListeningLead, Preamble};

@@ -1,4 +1,5 @@
-//! The memory that connections of a listening host may take: of one peer, and of all together.
+//! Memory that peers may make this host hold: of one peer, and of all together. Striped connections
+//! of a listening host have one, and a service may have others for what it holds.
 //!
 //! What a connection may make this host hold is taken here before it is promised to the peer: a
 //! window, a number of streams. Each connection has a little in any case, and the number of
@@ -11,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use units::Bytes;
 
-/// The memory of striped connections of one host. Clones share it.
+/// Memory that peers share, as the striped connections of one host do. Clones are the same.
 ///
 /// ```
 /// use stripe::{Listening, Memory, Rations};
@@ -52,6 +53,12 @@ impl Memory {
         Memory(Arc::new(Bounds { most: most.0, each: each.0, taken: Mutex::default() }))
     }
 
+    /// An empty share of a peer, by its key or its name.
+    #[must_use]
+    pub fn share_of(&self, peer: &[u8]) -> Share {
+        Share { memory: self.clone(), peer: Some(Arc::from(peer)), bytes: 0 }
+    }
+
     /// The share of a connection of a stranger.
     pub(crate) fn share(&self) -> Share {
         Share { memory: self.clone(), peer: None, bytes: 0 }
@@ -90,21 +97,23 @@ impl Default for Memory {
     }
 }
 
-/// What one connection has taken; dropping it gives it back.
+/// What is taken of a [`Memory`] for one purpose; dropping it gives it back.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub struct Share {
     memory: Memory,
     peer: Option<PeerKey>,
     bytes: u64,
 }
 
 impl Share {
-    pub(crate) fn bytes(&self) -> u64 {
+    /// What is taken.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Takes what is held already, or promised to each connection, and gives back the rest.
-    pub(crate) fn set(&mut self, bytes: u64) {
+    /// Takes what is held already, or promised in any case, and gives back the rest.
+    pub fn set(&mut self, bytes: u64) {
         let memory = self.memory.clone();
         let mut taken = memory.state();
         taken.all = taken.all - self.bytes + bytes;
@@ -119,8 +128,8 @@ impl Share {
     }
 
     /// Takes up to `wanted` more, and returns how much it was: nothing if less than `least` is
-    /// there.
-    pub(crate) fn grow(&mut self, wanted: u64, least: u64) -> u64 {
+    /// there. A peer has at most as much as is left then.
+    pub fn grow(&mut self, wanted: u64, least: u64) -> u64 {
         let there = {
             let Bounds { most, each, .. } = *self.memory.0;
             let taken = self.memory.state();

@@ -20,8 +20,9 @@ pub struct Rations {
 }
 
 impl Default for Rations {
-    /// 64 strangers, and 256 connections of peers, of which one has 32.
+    /// 64 strangers, and 1,024 connections of peers, of which one has 32: what each has in any case
+    /// is 720 KiB with a path and 128 streams, and so they fit into the default memory.
     fn default() -> Rations {
-        Rations { strangers: 64, admitted: 256, each: 32, memory: Memory::default() }
+        Rations { strangers: 64, admitted: 1_024, each: 32, memory: Memory::default() }
     }
 }

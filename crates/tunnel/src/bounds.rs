@@ -53,15 +53,6 @@ pub fn stripe_options() -> stripe::Options {
     options
 }
 
-/// Raises the limit of descriptors to what the system allows this process.
-pub fn raise_descriptor_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
-        tracing::debug!(%error, "the limit of descriptors stays");
-    }
-}
-
 /// Limits how often something happens: [`OPENED_A_SECOND`], and [`OPENED_AT_ONCE`] after a pause.
 #[derive(Debug)]
 pub(crate) struct Pace {

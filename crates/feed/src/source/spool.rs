@@ -251,10 +251,11 @@ impl Spool {
         }
         self.make_room(body.len() as u64)?;
         let records = Records::of(self.stream.next(), body).expect("they were encoded here");
-        match self.stream.add(&records, || None, false) {
+        match self.stream.add(&records, false) {
             Ok(_) => self.store.commit(&self.stream),
             Err(AddError::Wrong(why)) => return Err(why),
             Err(AddError::NoRoom) => unreachable!("they are the next ones"),
+            Err(AddError::Full) => unreachable!("the spool's memory is this stream's alone"),
         }
         // What is written at once is in one file.
         let most = WAITING.min(file_size(self.options.size)).0;
@@ -470,7 +471,7 @@ mod tests {
         let mut body = Vec::new();
         (0..records).for_each(|_| push_record(&mut body, b"x"));
         let records = Records::of(spool.stream.next(), &body).unwrap();
-        spool.stream.add(&records, || None, false).unwrap();
+        spool.stream.add(&records, false).unwrap();
     }
 
     /// Found on several file systems: a stream began with the number of records that were not

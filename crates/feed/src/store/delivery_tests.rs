@@ -5,8 +5,6 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use peer::Identity;
-use peer::places::{Places, WorkPlace};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 use wire::feed::{Form, Offer, Records, StreamId, push_record};
@@ -78,14 +76,10 @@ fn open(folder: &Path, taker: &Taker) -> Store {
     Store::hand_over(folder, taker.clone(), Events::new()).unwrap()
 }
 
-fn no_place() -> Option<WorkPlace> {
-    None
-}
-
 fn add(store: &Store, stream: &Arc<KeptStream>, from: u64, to: u64) {
     let mut body = Vec::new();
     (from..to).for_each(|number| push_record(&mut body, format!("r{number}").as_bytes()));
-    stream.add(&Records::of(from, &body).unwrap(), no_place, false).unwrap();
+    stream.add(&Records::of(from, &body).unwrap(), false).unwrap();
     store.commit(stream);
 }
 
@@ -277,21 +271,20 @@ async fn what_there_is_no_room_for_is_held_and_follows() {
     *taker.0.hanging.lock().unwrap() = "hangs".into();
     let store = open(folder.path(), &taker);
     let stream = store.stream("anna", &offer("hangs")).unwrap();
-    let (places, key) = (Places::new(8, 8), Identity::generate().unwrap().fingerprint());
     let line = vec![b'x'; 100_000];
     let mut body = Vec::new();
     push_record(&mut body, &line);
     let most = usize::try_from(bounds::WAITING.0).unwrap() + line.len();
     for number in 0..60 {
         let records = Records::of(number, &body).unwrap();
-        stream.add(&records, || places.try_take(key), true).unwrap();
+        stream.add(&records, true).unwrap();
         assert!(stream.waiting() < most);
     }
-    assert!(places.count() > 0 && stream.next() < 60);
+    assert!(store.room.taken().1 > Bytes::ZERO && stream.next() < 60);
     taker.0.hanging.lock().unwrap().clear();
     store.commit(&stream);
     kept(&stream, 60).await;
-    assert_eq!(places.count(), 0, "the room is free again");
+    assert_eq!(store.room.taken(), (Bytes::ZERO, Bytes::ZERO), "the room is free again");
     let all: String = taker.seen().into_iter().map(|(.., text)| text).collect();
     assert_eq!(all.lines().count(), 60);
     assert!(taker.seen().iter().all(|(.., text)| text.len() as u64 <= bounds::WAITING.0));

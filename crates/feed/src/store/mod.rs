@@ -36,6 +36,7 @@ use wire::session::RunId;
 
 use crate::bounds::FEEDS_EACH;
 use crate::lock::lock_folder;
+use crate::room::Room;
 pub(crate) use arrived::AddError;
 use committer::Committer;
 use deliveries::Deliveries;
@@ -56,6 +57,7 @@ pub struct Store {
     folder: PathBuf,
     target: Target,
     open: Mutex<BTreeMap<PathBuf, Arc<Opened>>>,
+    room: Room,
     run: RunId,
 }
 
@@ -94,7 +96,8 @@ impl Store {
 
     fn of(folder: &Path, target: Target) -> io::Result<Store> {
         let run = peer::random().map_err(io::Error::other)?;
-        Ok(Store { folder: folder.to_path_buf(), target, open: Mutex::default(), run })
+        let (folder, open, room) = (folder.to_path_buf(), Mutex::default(), Room::default());
+        Ok(Store { folder, target, open, room, run })
     }
 
     /// Whether streams stand still apart from each other, as where somebody takes the records of
@@ -108,8 +111,15 @@ impl Store {
         (!self.has_sink()).then_some(self.folder.as_path())
     }
 
-    /// Adds the figures of what is handed over, where somebody else keeps the records.
+    /// The memory for what waits.
+    pub(crate) fn room(&self) -> &Room {
+        &self.room
+    }
+
+    /// Adds the figures of what waits, and of what is handed over, where somebody else keeps the
+    /// records.
     pub(crate) fn register(&self, registry: &mut Registry) {
+        self.room.register(registry);
         if let Target::Sink(deliveries, _) = &self.target {
             deliveries.register(registry);
         }
@@ -156,7 +166,7 @@ impl Store {
             Target::Files(most, _) => Box::new(StreamFiles::open(&folder, offer, *most)?),
             Target::Sink(..) => Box::new(Position::open(&folder, offer)?),
         };
-        let stream = Arc::new(KeptStream::new(host, offer, output));
+        let stream = Arc::new(KeptStream::new((host, &self.room), offer, output));
         *opened = Arc::downgrade(&stream);
         Ok(stream)
     }

@@ -4,12 +4,12 @@ use std::io;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use peer::places::WorkPlace;
 use tokio::sync::Notify;
 use wire::feed::{Form, Offer, Records};
 
 use super::arrived::{AddError, Arrived};
 use super::output::{self, Output};
+use crate::room::Room;
 
 /// How far a stream is kept: the number of the next record, or why nothing more can be.
 pub(crate) type Kept = Result<u64, String>;
@@ -30,12 +30,16 @@ pub(crate) struct KeptStream {
 
 impl KeptStream {
     /// A stream of a host that goes on behind what its output has.
-    pub(super) fn new(host: &str, offer: &Offer, output: Box<dyn Output>) -> KeptStream {
+    pub(super) fn new(
+        (host, room): (&str, &Room),
+        offer: &Offer,
+        output: Box<dyn Output>,
+    ) -> KeptStream {
         let next = output.next();
         KeptStream {
             host: host.to_string(),
             offer: offer.clone(),
-            arrived: Mutex::new(Arrived::new(offer.form, next)),
+            arrived: Mutex::new(Arrived::new(offer.form, next, (host, room))),
             output: Mutex::new(output),
             kept: Mutex::new(Ok(next)),
             listeners: Mutex::default(),
@@ -117,25 +121,19 @@ impl KeptStream {
     }
 
     /// Takes records in that follow each other. What has arrived before is left out; what comes
-    /// before its turn waits, for which `take` gives places. A connection that cannot be left
-    /// unread `holds` what there is no room for in the same way. Returns the octets that wait to be
-    /// written.
+    /// before its turn waits for it. A connection that cannot be left unread `holds` what there is
+    /// no room for in the same way. Returns the octets that wait to be written.
     ///
     /// # Errors
-    /// [`AddError`]; what came in its turn is taken in.
-    pub(crate) fn add(
-        &self,
-        records: &Records<'_>,
-        take: impl Fn() -> Option<WorkPlace>,
-        holds: bool,
-    ) -> Result<usize, AddError> {
+    /// [`AddError`]; what came in its turn is taken in, but for [`AddError::Full`].
+    pub(crate) fn add(&self, records: &Records<'_>, holds: bool) -> Result<usize, AddError> {
         let mut arrived = self.arrived();
         let before = arrived.next();
-        arrived.add(records, take, holds)?;
+        let added = arrived.add(records, holds);
         if arrived.next() > before {
             self.tell();
         }
-        Ok(arrived.waiting())
+        added.map(|()| arrived.waiting())
     }
 
     /// The number of the next record: all earlier ones have arrived.

@@ -4,24 +4,16 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use peer::Identity;
-use peer::places::{Places, WorkPlace};
 use tempfile::TempDir;
 use wire::feed::{Form, Offer, Records, StreamId, push_record};
 
 use super::arrived::Arrived;
 use super::*;
-use crate::bounds::{FILE, FILES_EACH};
+use crate::bounds::{EARLY_FRAME, FILE, FILES_EACH, OWN};
 
 fn offer(stream: u8, form: Form) -> Offer {
     let (feed, label) = ("logs".to_string(), "/var/log/a".to_string());
     Offer { stream: StreamId([stream; 16]), first: 0, elsewhere: 0, form, feed, label }
-}
-
-/// A place for what comes before its turn.
-fn place() -> Option<WorkPlace> {
-    let key = Identity::generate().expect("a key").fingerprint();
-    Places::new(1, 1).try_take(key)
 }
 
 fn add(stream: &KeptStream, first: u64, records: &[&[u8]]) -> Result<usize, AddError> {
@@ -29,7 +21,7 @@ fn add(stream: &KeptStream, first: u64, records: &[&[u8]]) -> Result<usize, AddE
     for record in records {
         push_record(&mut body, record);
     }
-    stream.add(&Records::of(first, &body).expect("records"), place, false)
+    stream.add(&Records::of(first, &body).expect("records"), false)
 }
 
 /// Waits until a stream is safe up to a record.
@@ -112,30 +104,76 @@ fn what_comes_before_its_turn_waits_for_it() {
     assert_eq!(text(folder.path()), "a\nb\nc\nd\ne\nf\n");
 }
 
+/// A store whose hosts share so much memory for what comes in its turn, and before.
+fn roomy(folder: &Path, in_turn: Bytes, early: Bytes) -> Store {
+    Store { room: Room::of(in_turn, early), ..Store::open(folder, FILE).unwrap() }
+}
+
 #[test]
 fn what_comes_before_its_turn_has_so_much_room() {
     let folder = TempDir::new().unwrap();
-    let store = Store::open(folder.path(), FILE).unwrap();
+    // A host alone has the half.
+    let store = roomy(folder.path(), Bytes::mib(1), Bytes::mib(6));
     let stream = store.stream("anna", &offer(1, Form::Lines)).unwrap();
-    let (long, key) = (vec![b'x'; 200_000], Identity::generate().unwrap().fingerprint());
-    let room = Places::new(3, 3);
-    let mut body = Vec::new();
-    push_record(&mut body, &long);
-    let add = |first| stream.add(&Records::of(first, &body).unwrap(), || room.try_take(key), false);
+    let long = vec![b'x'; 200_000];
+    let add = |first| add(&stream, first, &[&long]);
     for first in 1..16 {
         assert_eq!(add(first), Ok(0), "{first}");
     }
-    assert_eq!(room.count(), 3);
     assert_eq!(add(16), Err(AddError::NoRoom));
     assert_eq!(add(0), Ok(16 * 200_001));
-    assert_eq!((room.count(), stream.next()), (0, 16), "the room is free again");
+    assert_eq!(stream.next(), 16);
+    store.commit(&stream);
+    wait(&stream, 16);
+    assert_eq!(store.room.taken(), (Bytes::ZERO, Bytes::ZERO), "the room is free again");
     // However much room there is, a stream has so much of it.
-    let all = Places::new(100, 100);
-    let mut added = (17..)
-        .map(|first| stream.add(&Records::of(first, &body).unwrap(), || all.try_take(key), false));
-    let most = u64::try_from(wire::feed::FEED_WINDOW / body.len()).unwrap();
+    let other = Store::open(folder.path(), FILE).unwrap();
+    let stream = other.stream("bert", &offer(1, Form::Lines)).unwrap();
+    let mut added = (1..).map(|first| self::add(&stream, first, &[&long]));
+    let most = wire::feed::FEED_WINDOW / (long.len() + 4);
     assert!((0..most).all(|_| added.next().unwrap().is_ok()));
     assert!(matches!(added.next(), Some(Err(AddError::Wrong(_)))));
+}
+
+/// Each frame takes memory beside its octets.
+#[test]
+fn many_short_frames_before_their_turn_have_no_more_memory() {
+    let folder = TempDir::new().unwrap();
+    let store = roomy(folder.path(), Bytes::mib(1), Bytes::mib(1));
+    let stream = store.stream("anna", &offer(1, Form::Lines)).unwrap();
+    let taken = (1..100_000).take_while(|first| add(&stream, *first, &[b""]).is_ok()).count();
+    assert_eq!(taken, (512 << 10) / (4 + EARLY_FRAME));
+    assert!(store.room.taken().1 <= Bytes::kib(512));
+}
+
+/// Nothing is written here, as on a disk that hangs.
+#[test]
+fn what_waits_of_all_hosts_is_bounded_and_each_stream_has_some_room() {
+    const MOST: Bytes = Bytes::mib(4);
+    let folder = TempDir::new().unwrap();
+    let store = roomy(folder.path(), MOST, Bytes::mib(1));
+    let frame = vec![b'x'; usize::try_from(OWN.0).unwrap() - 4];
+    let mut streams = Vec::new();
+    for host in 0..40 {
+        for number in 0..2 {
+            let stream = store.stream(&format!("h{host}"), &offer(number, Form::Lines)).unwrap();
+            let full = (0..).map(|first| add(&stream, first, &[&frame])).find_map(Result::err);
+            assert_eq!(full, Some(AddError::Full));
+            assert!(stream.next() > 0, "a frame of it is taken in any case");
+            streams.push(stream);
+        }
+    }
+    let waiting: usize = streams.iter().map(|stream| stream.waiting()).sum();
+    let shared = waiting as u64 - OWN.0 * streams.len() as u64;
+    assert!(shared <= MOST.0, "{waiting} octets wait");
+    assert!(streams[0].waiting() as u64 > MOST.0 / 8, "one that was there alone had more");
+    // What waits before its turn takes none of it.
+    assert_eq!(add(&streams[0], 1_000, &[b"early"]), Ok(streams[0].waiting()));
+    let kept = streams[0].next();
+    store.commit(&streams[0]);
+    wait(&streams[0], kept);
+    let last = streams.last().unwrap();
+    assert!(add(last, last.next(), &[&frame]).is_ok(), "others have what is written");
 }
 
 #[test]
@@ -326,10 +364,10 @@ fn records_that_another_collector_has_are_no_loss() {
 /// neither as waiting nor as written.
 #[test]
 fn what_is_being_written_waits_until_it_is() {
-    let mut arrived = Arrived::new(Form::Lines, 0);
+    let mut arrived = Arrived::new(Form::Lines, 0, ("anna", &Room::default()));
     let mut body = Vec::new();
     (0..4).for_each(|_| push_record(&mut body, b"abc"));
-    arrived.add(&Records::of(0, &body).unwrap(), place, false).unwrap();
+    arrived.add(&Records::of(0, &body).unwrap(), false).unwrap();
     assert_eq!(arrived.waiting(), 16);
     // Whole records alone.
     assert_eq!(arrived.take(11), (0..2, b"abc\nabc\n".to_vec()));

@@ -82,50 +82,12 @@ impl Conn {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
-    use tokio::net::{TcpListener, TcpStream};
     use wire::frame::RawFrame;
-    use wire::session::{Hello, PROTOCOL};
+    use wire::session::Hello;
 
+    use super::super::tests::ends;
     use super::*;
-    use crate::tls::{ClientTls, ServerTls};
-    use crate::{ConnError, Identity};
-
-    /// The protocols of an earlier build.
-    fn earlier() -> Vec<Vec<u8>> {
-        vec![PROTOCOL.to_vec()]
-    }
-
-    /// The ends of a connection over loopback, each of this build or an earlier one.
-    async fn ends(is_earlier: [bool; 2]) -> [Conn; 2] {
-        let own = [Identity::generate().unwrap(), Identity::generate().unwrap()];
-        let client = ClientTls::new(&own[0], own[1].fingerprint()).unwrap();
-        let server = ServerTls::new(&own[1]).unwrap();
-        let mut client: ClientConfig = (**client.config()).clone();
-        let mut server: ServerConfig = (**server.config()).clone();
-        if is_earlier[0] {
-            client.alpn_protocols = earlier();
-        }
-        if is_earlier[1] {
-            server.alpn_protocols = earlier();
-        }
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-        let dialing = TcpStream::connect(listener.local_addr().unwrap());
-        let (near, far) = tokio::join!(dialing, listener.accept());
-        let mut near_tls =
-            ClientConnection::new(Arc::new(client), "anabranch".try_into().unwrap()).unwrap();
-        let mut far_tls = ServerConnection::new(Arc::new(server)).unwrap();
-        near_tls.set_buffer_limit(None);
-        far_tls.set_buffer_limit(None);
-        let mut near = Conn::new(Box::new(near.unwrap()), near_tls.into());
-        let mut far = Conn::new(Box::new(far.unwrap().0), far_tls.into());
-        let (near_done, far_done) = tokio::join!(near.handshake(), far.handshake());
-        near_done.unwrap();
-        far_done.unwrap();
-        [near, far]
-    }
+    use crate::ConnError;
 
     /// The names of the frames that have arrived, up to a ping, which is the last that was sent. An
     /// earlier build parses them in the same way, and ends the connection over one that it does not

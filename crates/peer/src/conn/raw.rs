@@ -10,22 +10,31 @@ pub(super) struct Raw {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
+    /// Bytes of one read.
+    pub(super) most: usize,
     /// Bytes that may still be read from the stream.
     pub(super) allowance: usize,
 }
 
-/// Bytes of one read, at first and at most; a read that fills the buffer doubles it.
+/// Bytes of one read, at first and at most, if nothing is said; a read that fills the buffer
+/// doubles it.
 const RAW_FIRST: usize = 16 * 1024;
 pub(super) const RAW_MOST: usize = 256 * 1024;
 
 impl Raw {
     pub(super) fn new() -> Raw {
-        Raw { bytes: Vec::new(), start: 0, end: 0, allowance: usize::MAX }
+        Raw { bytes: Vec::new(), start: 0, end: 0, most: RAW_MOST, allowance: usize::MAX }
     }
 
     /// Whether there are no bytes, and none may be read.
     pub(super) fn is_used_up(&self) -> bool {
         self.is_empty() && self.allowance == 0
+    }
+
+    /// The bytes of the buffer.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -46,8 +55,11 @@ impl Read for RawReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.raw.is_empty() {
             let room = self.raw.bytes.len();
-            if self.raw.end == room && room < RAW_MOST {
-                self.raw.bytes.resize((room * 2).max(RAW_FIRST), 0);
+            if self.raw.end == room && room < self.raw.most {
+                self.raw.bytes.resize((room * 2).max(RAW_FIRST).min(self.raw.most), 0);
+            } else if room > self.raw.most {
+                self.raw.bytes.truncate(self.raw.most);
+                self.raw.bytes.shrink_to_fit();
             }
             (self.raw.start, self.raw.end) = (0, 0);
             let most = self.raw.bytes.len().min(self.raw.allowance);

@@ -35,7 +35,7 @@ use crate::listen::Admitted;
 use crate::listen::admission::{First, TokenCheck, greet, refuse};
 use crate::listen::admitted::label_of;
 use crate::listen::by_peer::PeerPlace;
-use crate::listen::connections::{Connections, no_place};
+use crate::listen::connections::{Connections, Holding};
 use crate::listen::further_addresses;
 use crate::listen::opening::OpeningSessions;
 use crate::listen::own::{Announcer, OwnAddresses};
@@ -46,7 +46,7 @@ use crate::listen::{Refusals, refusal_text};
 use crate::metrics::Registry;
 use crate::striped::{UdpListener, carrier::StripedListener};
 use crate::tls::ServerTls;
-use crate::{AuthorizedPeers, Error, Fingerprint, ListenOptions, Peer, random};
+use crate::{AuthorizedPeers, Error, Fingerprint, ListenOptions, Peer, descriptors, random};
 use service::{Hosted, Join, Open, OpenRequest};
 use sockets::{Sockets, at_free_port, place_of};
 
@@ -201,6 +201,7 @@ fn accept(
     admitted: Admitted,
     (own, events): (OwnAddresses, Events),
 ) -> Result<Hosting, Error> {
+    let small = services.any_has_small_connections().then(descriptors::small_connections);
     let shared = Arc::new(HostState {
         tls: ServerTls::new(&options.identity)?,
         token: TokenCheck::new(options.token.clone(), options.holder),
@@ -212,7 +213,7 @@ fn accept(
         services,
         events,
         newcomers: Newcomers::default(),
-        connections: Connections::default(),
+        connections: Connections::new(small),
         waiting: Waiting::default(),
         opening: Arc::default(),
         refusals: Refusals::default(),
@@ -411,11 +412,13 @@ impl HostState {
         peer: Fingerprint,
         service: &'static str,
     ) -> Result<PeerPlace, ConnError> {
-        if let Some(place) = self.connections.enter(peer) {
+        let is_small = self.services.has_small_connections(service);
+        let holding = if is_small { Holding::Little } else { Holding::Usual };
+        if let Some(place) = self.connections.enter(peer, holding) {
             return Ok(place);
         }
         self.metrics.refuse(service, RefusalKind::Busy);
-        Err(refuse(conn, AbortCode::Crowded, no_place()).await)
+        Err(refuse(conn, AbortCode::Crowded, self.connections.no_place(holding)).await)
     }
 
     /// Waits until an authorized connection joins a session, or is about to open one (`None`).

@@ -41,6 +41,13 @@ pub trait Service: Send + Sync + 'static {
         true
     }
 
+    /// Whether each of its connections holds so little of this host that there may be more of them
+    /// than of others: [`crate::descriptors::small_connections`]. One may have a further descriptor
+    /// open in the long run, as for the file that it writes.
+    fn has_small_connections(&self) -> bool {
+        false
+    }
+
     /// Whether it takes connections of TCP that begin with this octet in place of a TLS record: see
     /// [`Service::serve_bare`].
     fn takes_bare(&self, _first: u8) -> bool {
@@ -170,6 +177,7 @@ pub(super) trait Hosted: Send + Sync {
     fn does(&self) -> &'static str;
     fn takes_whole(&self) -> bool;
     fn tells_addresses(&self) -> bool;
+    fn has_small_connections(&self) -> bool;
     fn takes_bare(&self, first: u8) -> bool;
     fn serve_bare(&self, stream: TcpStream, begin: [u8; BARE], from: SocketAddr) -> Serving;
     fn register(&self, registry: &mut Registry);
@@ -192,6 +200,10 @@ impl<S: Service> Hosted for Arc<S> {
 
     fn tells_addresses(&self) -> bool {
         S::tells_addresses(self)
+    }
+
+    fn has_small_connections(&self) -> bool {
+        S::has_small_connections(self)
     }
 
     fn takes_bare(&self, first: u8) -> bool {
@@ -262,6 +274,16 @@ impl Services {
 
     pub(super) fn named(&self, name: &str) -> Option<&dyn Hosted> {
         self.all.iter().find(|service| service.name() == name).map(AsRef::as_ref)
+    }
+
+    /// Whether connections of the service of that name are small.
+    pub(super) fn has_small_connections(&self, name: &str) -> bool {
+        self.named(name).is_some_and(Hosted::has_small_connections)
+    }
+
+    /// Whether those of any service are.
+    pub(super) fn any_has_small_connections(&self) -> bool {
+        self.all.iter().any(|service| service.has_small_connections())
     }
 
     /// The place of the service that takes connections beginning with this octet bare.

@@ -12,6 +12,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use peer::descriptors;
 use peer::host::{Asking, Entry, Service, SessionRequest};
 use peer::listen::TokenRefusal;
 use peer::metrics::Registry;
@@ -26,9 +27,7 @@ use wire::session::SessionId;
 use wire::tunnel::SERVICE;
 
 use crate::TunnelRights;
-use crate::bounds::{
-    CONNECTIONS_EACH, MOST_CONNECTIONS, MOST_LISTENERS, Pace, raise_descriptor_limit,
-};
+use crate::bounds::{CONNECTIONS_EACH, MOST_CONNECTIONS, MOST_LISTENERS, Pace};
 use events::Events;
 use metrics::TunnelMetrics;
 use rights::PeerRights;
@@ -66,7 +65,7 @@ impl TunnelService {
     /// `of_token`.
     #[must_use]
     pub fn new(of_token: TunnelRights, events: Events) -> Arc<TunnelService> {
-        raise_descriptor_limit();
+        descriptors::raise_limit();
         let (lookups, peers) = (Lookups::new(), Mutex::default());
         let (next, metrics) = (AtomicU64::new(0), TunnelMetrics::new());
         Arc::new(TunnelService { of_token, events, lookups, peers, next, metrics })

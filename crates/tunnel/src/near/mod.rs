@@ -8,13 +8,14 @@ mod serve;
 
 use std::sync::Arc;
 
+use peer::descriptors;
 use peer::striped::Dialed;
 use reach::{AskerLookups, Lookups};
 use stripe::Connection;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-use crate::bounds::{GREETINGS, MOST_CONNECTIONS, raise_descriptor_limit};
+use crate::bounds::{GREETINGS, MOST_CONNECTIONS};
 use crate::greetings::Greetings;
 use crate::local::Door;
 use crate::place::{Forward, Place};
@@ -67,7 +68,7 @@ pub async fn run(
     events: Events,
     stop: impl Future<Output = ()>,
 ) -> Result<(), TunnelError> {
-    raise_descriptor_limit();
+    descriptors::raise_limit();
     let mut doors = Vec::new();
     let NearOptions { socks, http, forwards, reverse, transparent, login, secret } = options;
     let socks = socks.into_iter().map(|place| (place, Purpose::Socks));

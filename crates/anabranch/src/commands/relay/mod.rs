@@ -12,9 +12,8 @@ use clap::Subcommand;
 use events::{Event, Events};
 use files::Error;
 use peer::host::{Carriers, Host, Services};
-use peer::{AuthorizedPeers, ListenOptions, Timetable};
+use peer::{AuthorizedPeers, ListenOptions, Timetable, descriptors};
 use reach::Reach;
-use tunnel::bounds::raise_descriptor_limit;
 
 use super::tunnel::stopped;
 use crate::config::Config;
@@ -144,7 +143,7 @@ async fn serve(
     if let Err(error) = service.open_udp(&addresses, port) {
         events.notice(format!("{error}; TCP alone is relayed until then"));
     }
-    raise_descriptor_limit();
+    descriptors::raise_limit();
     events.send(Event::Listening { addresses: host.addresses() });
     let hosting = host.serve(Services::new().with(&service))?;
     let watched = metrics::serve(metrics, hosting.metrics(), &events);
@@ -182,7 +181,7 @@ pub(super) fn relay_service(
     (max_rate, takes_guests): (Option<Timetable>, bool),
     events: Events,
 ) -> Arc<RelayService> {
-    raise_descriptor_limit();
+    descriptors::raise_limit();
     let of_token = RelayRights::default();
     let usage = Some(Dirs::from_env().usage());
     RelayService::new(RelayOptions { authorized, of_token, max_rate, usage, takes_guests, events })
