@@ -50,6 +50,26 @@ struct ReceivedStream<T> {
     count: u64,
     /// The gap that was reported last, and when.
     reported: Option<(u64, Time)>,
+    /// Where `next` was put by a packet that left before those that it waited for.
+    given_up: Option<u64>,
+}
+
+impl<T> ReceivedStream<T> {
+    /// A stream that begins with this sequence number.
+    fn new(first: u32) -> ReceivedStream<T> {
+        let (positions, next) = Positions::new(first);
+        let waiting = BTreeMap::new();
+        ReceivedStream { positions, next, waiting, count: 0, reported: None, given_up: None }
+    }
+}
+
+/// A packet that waited, and waits no more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Released<T> {
+    pub(crate) packet: T,
+    pub(crate) waited: Span,
+    /// Whether something before it was missing when it left.
+    pub(crate) is_expired: bool,
 }
 
 /// The paths over which something has come not long ago.
@@ -81,14 +101,7 @@ impl<T: Carried> Receiving<T> {
 
     /// The host opens with this segment, or opens anew.
     pub(crate) fn handle_open(&mut self, meta: &Meta) {
-        let (positions, next) = Positions::new(meta.seq.wrapping_add(meta.span()));
-        self.stream = Some(ReceivedStream {
-            positions,
-            next,
-            waiting: BTreeMap::new(),
-            count: 0,
-            reported: None,
-        });
+        self.stream = Some(ReceivedStream::new(meta.seq.wrapping_add(meta.span())));
         self.paths = [PathArrivals::default(); MOST_PATHS];
     }
 
@@ -110,10 +123,7 @@ impl<T: Carried> Receiving<T> {
     /// [`Receiving::poll_ready`] has those that it lets pass.
     pub(crate) fn handle_data(&mut self, now: Time, path: usize, packet: T) -> Option<T> {
         let meta = packet.meta();
-        let stream = self.stream.get_or_insert_with(|| {
-            let (positions, next) = Positions::new(meta.seq);
-            ReceivedStream { positions, next, waiting: BTreeMap::new(), count: 0, reported: None }
-        });
+        let stream = self.stream.get_or_insert_with(|| ReceivedStream::new(meta.seq));
         let start = stream.positions.continued(meta.seq);
         let end = start + u64::from(meta.span());
         if start < stream.next {
@@ -138,7 +148,7 @@ impl<T: Carried> Receiving<T> {
     }
 
     /// The next packet that need not wait any more.
-    pub(crate) fn poll_ready(&mut self, now: Time) -> Option<T> {
+    pub(crate) fn poll_ready(&mut self, now: Time) -> Option<Released<T>> {
         let wait = self.wait();
         let stream = self.stream.as_mut()?;
         let (&(start, _), &(end, since, _)) = stream.waiting.first_key_value()?;
@@ -146,9 +156,13 @@ impl<T: Carried> Receiving<T> {
         if !is_next && now < since + wait && stream.waiting.len() <= MOST_WAITING {
             return None;
         }
+        // What follows such a packet leaves without those that are missing, as it did.
+        let is_expired = !is_next || stream.given_up == Some(stream.next);
         stream.next = stream.next.max(end);
         stream.positions.reach(stream.next);
-        stream.waiting.pop_first().map(|(_, (_, _, packet))| packet)
+        stream.given_up = is_expired.then_some(stream.next);
+        let (_, (_, _, packet)) = stream.waiting.pop_first()?;
+        Some(Released { packet, waited: now.since(since), is_expired })
     }
 
     /// When the first packet has waited long enough.

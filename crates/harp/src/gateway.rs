@@ -7,9 +7,10 @@ use units::{Bytes, Span, Time};
 use wire::harp::{Report, Stamp};
 use wire::tcp::{Flags, Meta};
 
+use crate::arrivals::Arrivals;
 use crate::connection::Halves;
 use crate::detector::{Detector, PathQueue, capacity, round_trip, weight};
-use crate::exit::HeardPaths;
+use crate::exit::{HeardPaths, Released};
 use crate::liveness::Liveness;
 use crate::paths::{PathView, Paths, whole};
 use crate::pieces::PieceCount;
@@ -50,19 +51,6 @@ pub struct Gateway<T> {
 
 /// A path of the other gateway, where they come and go, is gone after so much silence.
 const HEARD: Span = Span::from_secs(10);
-
-/// What has arrived at a gateway from the other one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Arrivals {
-    /// Packets with payload.
-    pub packets: u64,
-    /// Those of them that came through a queue: they were late.
-    pub late: u64,
-    /// Those that waited for others before them.
-    pub waited: u64,
-    /// Gaps that were given up: every path had delivered beyond them.
-    pub lost: u64,
-}
 
 /// The ends of the paths: windows where packets enter, delays where they leave.
 #[derive(Clone, Debug)]
@@ -427,7 +415,7 @@ impl<T: Carried> Gateway<T> {
             let report = Report { lost, ..ends.detector.report(now) };
             outputs.push_back(Output::Outside(flow, return_path, Message::Report(report)));
         }
-        let Arrivals { packets, late, waited, lost: gaps } = &mut self.arrivals;
+        let Arrivals { packets, late, waited, lost: gaps, .. } = &mut self.arrivals;
         *packets += 1;
         *late += u64::from(is_late);
         *waited += u64::from(ready.is_none());
@@ -501,8 +489,9 @@ impl<T: Carried> Gateway<T> {
     /// long enough, and held packets of the sending half.
     fn release(&mut self, now: Time, flow: Flow) {
         while let Some(Relayed { halves, .. }) = self.connections.get_mut(&flow)
-            && let Some(packet) = halves.receiving.poll_ready(now)
+            && let Some(Released { packet, waited, is_expired }) = halves.receiving.poll_ready(now)
         {
+            self.arrivals.waits.count(waited, is_expired);
             self.pass(flow, packet);
         }
         self.release_held(now, flow);

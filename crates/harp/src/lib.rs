@@ -14,6 +14,7 @@
 
 extern crate alloc;
 
+mod arrivals;
 mod config;
 mod connection;
 mod detector;
@@ -29,9 +30,10 @@ mod position;
 use wire::harp::{Report, Stamp};
 use wire::tcp::Meta;
 
+pub use arrivals::{Arrivals, Waits};
 pub use config::{Config, Sharing};
 pub use detector::PathQueue;
-pub use gateway::{Arrivals, Gateway};
+pub use gateway::Gateway;
 pub use paths::PathView;
 pub use policy::cc::PathFalls;
 

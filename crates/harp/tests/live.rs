@@ -165,6 +165,36 @@ fn what_arrives_late_or_in_another_order_is_counted() {
     assert_eq!(queue.latest, Span::ZERO);
 }
 
+/// With a round trip of 20 ms packets wait for 15 ms at most. One comes 4 ms late; another one
+/// never comes, and the two that follow it leave when the first of them has waited for that long.
+#[test]
+fn waits_and_those_that_expire_are_counted() {
+    let mut gateway = gateway();
+    let at = |millis| Time::ZERO + Span::from_millis(millis);
+    let mut arrive = |number: u32, now: Time| {
+        let packet = Packet(Meta { seq: 1 + 1_000 * number, ..DATA });
+        let sent = u32::try_from((now - Time::ZERO).as_micros()).unwrap();
+        let stamp = Stamp { path: 0, sent, srtt: 20_000, is_paired: false };
+        while let Some(due) = gateway.poll_deadline().filter(|due| *due <= now) {
+            gateway.handle_deadline(due);
+        }
+        gateway.handle_outside(now, FLOW, Message::Data(stamp, packet), false);
+        while gateway.poll_output().is_some() {}
+        gateway.arrivals()
+    };
+    for (number, millis) in [(0, 10), (2, 11), (1, 15), (4, 21), (5, 24), (7, 30)] {
+        arrive(number, at(millis));
+    }
+    let arrivals = arrive(6, at(40));
+    assert_eq!((arrivals.packets, arrivals.waited), (7, 4));
+    let found: Vec<(Option<Span>, u64)> =
+        arrivals.waits.buckets().filter(|(_, packets)| *packets > 0).collect();
+    let millis = |millis| Some(Span::from_millis(millis));
+    // 4 and 10 ms until what was missing came; 15 ms, and 12 ms behind that.
+    assert_eq!(found, [(millis(5), 1), (millis(15), 2), (millis(20), 1)]);
+    assert_eq!(arrivals.waits.expired(), 2);
+}
+
 /// Only one way carries: the side at which nothing arrives tells the other one, whose hosts would
 /// else send into nowhere for as long as anything comes from there.
 #[test]

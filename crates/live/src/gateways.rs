@@ -61,8 +61,21 @@ pub struct GatewayResult {
     pub reordered: u64,
     /// Packets that were given up as losses while others waited for them.
     pub gaps: u64,
+    /// How long those waited that wait no more: a row for each bucket, the shortest waits first.
+    pub waits: Vec<WaitCount>,
+    /// Those that left while packets before them were missing.
+    pub expired: u64,
     /// The paths to the other end, in the order in which they were opened.
     pub paths: Vec<GatewayPath>,
+}
+
+/// Packets that have waited for others before them, by how long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitCount {
+    /// For less than this, and no less than in the row before, in µs; `None` for any longer time.
+    pub below_us: Option<u64>,
+    /// How many.
+    pub packets: u64,
 }
 
 /// A path from one gateway to the other.

@@ -25,7 +25,7 @@ pub use describe::{
     Write,
 };
 pub use error::PlanError;
-pub use gateways::{GatewayEnd, GatewayPath, GatewayResult, GatewaySite, Meet};
+pub use gateways::{GatewayEnd, GatewayPath, GatewayResult, GatewaySite, Meet, WaitCount};
 pub use plan::Plan;
 pub use relays::{RELAY_PORT, RelayEnd, RelayHop, RelayKey};
-pub use run::{FlowResult, Outcome, Process, RunError, run};
+pub use run::{FlowResult, Outcome, Process, RunError, run, run_unless};

@@ -30,6 +30,8 @@ const READY_LIMIT: Duration = Duration::from_secs(30);
 const LEAD: Duration = Duration::from_millis(200);
 /// The time that the processes have to answer after the end of the run.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+/// The interval between two looks at whether the run is to be given up.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// The results of a run.
 #[derive(Clone, Debug, Serialize)]
@@ -113,6 +115,9 @@ pub enum RunError {
     /// The process of a host ended early, or did not answer.
     #[error("the process of the host '{0}' ended, or did not answer in time")]
     Silent(String),
+    /// It was given up.
+    #[error("the run was given up")]
+    GivenUp,
 }
 
 /// The process of a host, of three kinds.
@@ -136,9 +141,22 @@ pub fn run(
     seed: Seed,
     launch: impl Fn(Process) -> Command,
 ) -> Result<Outcome, RunError> {
+    run_unless(scenario, seed, launch, &|| false)
+}
+
+/// As [`run`], which is given up soon after `is_given_up` returns true.
+///
+/// # Errors
+/// As [`run`], and [`RunError::GivenUp`].
+pub fn run_unless(
+    scenario: &Scenario,
+    seed: Seed,
+    launch: impl Fn(Process) -> Command,
+    is_given_up: &dyn Fn() -> bool,
+) -> Result<Outcome, RunError> {
     let plan = Plan::new(scenario, seed)?;
     let mesh = Mesh::new(plan.mesh.clone())?;
-    let mut hosts = Hosts::launch(&plan, &mesh, launch)?;
+    let mut hosts = Hosts::launch(&plan, &mesh, launch, is_given_up)?;
     let (keys, relays) = hosts.wait_until_ready(&plan)?;
     // Both clocks are the monotonic one.
     let (begin, at) = (Instant::now() + LEAD, Clock::SYSTEM.now().as_nanos() + lead_nanos());
@@ -213,23 +231,25 @@ fn megabits(bytes: u64) -> f64 {
 }
 
 /// The processes of all hosts. Dropping them ends them.
-struct Hosts {
+struct Hosts<'a> {
     names: Vec<String>,
     children: Vec<(Child, ChildStdin)>,
     /// What they say, by host; `None` once it has ended.
     heard: Receiver<(usize, Option<Answer>)>,
+    is_given_up: &'a dyn Fn() -> bool,
 }
 
-impl Hosts {
+impl<'a> Hosts<'a> {
     /// Starts them and gives each its description.
     fn launch(
         plan: &Plan,
         mesh: &Mesh,
         launch: impl Fn(Process) -> Command,
-    ) -> Result<Hosts, RunError> {
+        is_given_up: &'a dyn Fn() -> bool,
+    ) -> Result<Hosts<'a>, RunError> {
         let (say, heard) = mpsc::channel();
         let names: Vec<String> = plan.mesh.hosts.iter().map(|host| host.name.clone()).collect();
-        let mut hosts = Hosts { names, children: Vec::new(), heard };
+        let mut hosts = Hosts { names, children: Vec::new(), heard, is_given_up };
         for (index, description) in plan.hosts.iter().enumerate() {
             let at_host = |doing: &'static str| {
                 let host = hosts.names[index].clone();
@@ -336,8 +356,17 @@ impl Hosts {
     /// The next answer. One that a flow failed is an error; if there is none, the host `waited` is
     /// silent.
     fn hear(&self, limit: Instant, waited: usize) -> Result<(usize, Option<Answer>), RunError> {
-        let left = limit.saturating_duration_since(Instant::now());
-        match self.heard.recv_timeout(left) {
+        let heard = loop {
+            let left = limit.saturating_duration_since(Instant::now());
+            match self.heard.recv_timeout(left.min(LOOK)) {
+                Err(RecvTimeoutError::Timeout) if (self.is_given_up)() => {
+                    return Err(RunError::GivenUp);
+                }
+                Err(RecvTimeoutError::Timeout) if !left.is_zero() => {}
+                heard => break heard,
+            }
+        };
+        match heard {
             Ok((host, Some(Answer::Failed { flow, error }))) => {
                 Err(RunError::Flow { flow, host: self.names[host].clone(), error })
             }
@@ -355,7 +384,7 @@ impl Hosts {
     }
 }
 
-impl Drop for Hosts {
+impl Drop for Hosts<'_> {
     fn drop(&mut self) {
         for (child, _) in &mut self.children {
             // One that has ended already is only reaped.
@@ -388,5 +417,21 @@ mod tests {
         assert_eq!(result.goodput, [2.5, 3.0]);
         assert_eq!(result.paths, [[1.5, 2.0], [1.0, 1.0]]);
         assert_eq!((result.completed_s, result.retransmitted), (Some(0.5), 3));
+    }
+
+    #[test]
+    fn silence_ends_with_the_limit_or_when_the_run_is_given_up() {
+        let (say, heard) = mpsc::channel();
+        let hear = |hosts: &Hosts<'_>, millis| {
+            let found = hosts.hear(Instant::now() + Duration::from_millis(millis), 0);
+            found.map(|_| ()).map_err(|error| error.to_string())
+        };
+        let mut hosts =
+            Hosts { names: vec!["a".into()], children: Vec::new(), heard, is_given_up: &|| false };
+        assert!(hear(&hosts, 150).unwrap_err().contains("'a' ended, or did not answer"));
+        say.send((0, None)).expect("it listens");
+        hosts.is_given_up = &|| true;
+        assert_eq!(hear(&hosts, 600_000), Ok(()), "what was said counts");
+        assert_eq!(hear(&hosts, 600_000), Err("the run was given up".into()));
     }
 }

@@ -16,7 +16,7 @@ use units::{Bytes, Seed, Span, Time};
 
 use crate::draw;
 use crate::file::{Arrivals, FlowSpec, Place, Scenario, Start, Through, Transport, one_of};
-use crate::host::{FlowPlan, GatewayPlan, Node, Seat};
+use crate::host::{Agent, FlowPlan, GatewayEnd, GatewayPlan, Node, Seat};
 use crate::packet::Packet;
 pub use layout::{FlowLayout, GatewayLayout, RunLayout};
 
@@ -38,6 +38,17 @@ pub struct Built {
     pub connections: Vec<(usize, usize)>,
     /// Each pair of gateways; `None` if no flow goes through it.
     pub gateways: Vec<Option<GatewayEnds>>,
+}
+
+impl Built {
+    /// The entry (0) or the exit (1) of a pair of gateways; `None` if no flow goes through it.
+    pub(crate) fn gateway(&self, pair: usize, side: usize) -> Option<&GatewayEnd> {
+        let (host, agent) = self.gateways[pair]?[side];
+        match self.sim.host(host).agent(agent) {
+            Some(Agent::Gateway(end)) => Some(end),
+            _ => unreachable!("gateways live from the begin to the end of a run"),
+        }
+    }
 }
 
 /// The entry and the exit of a pair of gateways: for each, the host and the index of the agent

@@ -2,6 +2,7 @@
 
 use std::iter::successors;
 
+use harp::Arrivals;
 use netsim::{Digest, Event, Loss, NoTrace, Totals, Trace};
 use units::{Seed, Span, Time};
 
@@ -9,6 +10,7 @@ use crate::ScenarioError;
 use crate::build::Built;
 use crate::file::Scenario;
 use crate::flow_state::{living_state, sender_counts};
+use crate::host::GatewayEnd;
 use crate::measure::{Closed, CompletedRequest, DelayCount, Meter, PacketCounts, WindowStats};
 use crate::measures::{Measure, Measures};
 use crate::packet::Packet;
@@ -37,6 +39,9 @@ pub struct Run {
     pub requests: Vec<CompletedRequest>,
     /// One-way delays of packets, by window and group and in this order, if the file wants them.
     pub delays: Vec<DelayCount>,
+    /// What arrived at the entry and at the exit of each pair of gateways, in the order of the
+    /// file; nothing of those that no flow goes through.
+    pub gateways: Vec<[Arrivals; 2]>,
     /// Curves over time, if [`RunOptions::series`] is set.
     pub series: Option<Series>,
     /// A hash over all events.
@@ -148,9 +153,15 @@ impl Scenario {
         }
         let (digest, totals) = (built.sim.digest(), built.sim.totals());
         let series = series.map(Sampler::finish);
+        let arrived = |pair| {
+            [0, 1].map(|side| {
+                built.gateway(pair, side).map_or_else(Arrivals::default, GatewayEnd::arrivals)
+            })
+        };
+        let gateways = (0..built.gateways.len()).map(arrived).collect();
         let Closed { measures, arrivals, requests, delays } =
             stats.close(self, built, &meter.counts);
-        Run { seed, measures, arrivals, requests, delays, series, digest, totals }
+        Run { seed, measures, arrivals, requests, delays, gateways, series, digest, totals }
     }
 }
 

@@ -11,7 +11,6 @@ use crate::file::{FlowSpec, GatewaySpec, Scenario};
 use crate::flow_state::{
     arrived, packet_size, sender_state, subflow_arrived, subflow_sending, subflow_state,
 };
-use crate::host::Agent;
 use crate::measure::{Groups, Shares, several_subflows, subflow_name};
 
 /// Values over time.
@@ -204,10 +203,7 @@ impl Sampler {
     fn take_paths(&mut self, built: &Built) {
         let mut rest = &mut self.series.paths[..];
         for ([gateway, side], count) in &self.sides {
-            let (host, agent) = built.gateways[*gateway].expect("flows go through it")[*side];
-            let Some(Agent::Gateway(end)) = built.sim.host(host).agent(agent) else {
-                unreachable!("gateways live from the begin to the end of a run")
-            };
+            let end = built.gateway(*gateway, *side).expect("flows go through it");
             let views = end.paths();
             let (paths, others) = rest.split_at_mut(*count);
             rest = others;

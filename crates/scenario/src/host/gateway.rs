@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use harp::{Carried, Config, Edits, Gateway, Message, Output, PathView};
+use harp::{Arrivals, Carried, Config, Edits, Gateway, Message, Output, PathView};
 use netsim::{Out, Route};
 use units::{Bytes, Time};
 use wire::harp::{DATA_HEADER, RETURN_HEADER};
@@ -129,6 +129,12 @@ impl GatewayEnd {
     #[must_use]
     pub fn paths(&self) -> Vec<PathView> {
         self.core.paths()
+    }
+
+    /// What has arrived of the other end's.
+    #[must_use]
+    pub fn arrivals(&self) -> Arrivals {
+        self.core.arrivals()
     }
 
     #[inline]

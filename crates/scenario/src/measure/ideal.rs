@@ -201,9 +201,7 @@ fn ways_through(
     [there, back]: [Route; 2],
 ) -> Option<Vec<Way>> {
     let [near, far] = through.sides();
-    let (host, agent) = built.gateways[through.gateway]?[near];
-    let Some(Agent::Gateway(gateway)) = built.sim.host(host).agent(agent) else { return None };
-    let plan = gateway.plan();
+    let plan = built.gateway(through.gateway, near)?.plan();
     let is_before = |one: &Passenger| built.connections[one.connection as usize].0 < number;
     let passenger = plan.passengers.get(plan.passengers.partition_point(is_before))?;
     let join = |to_gateway, path, overhead, to_host| {

@@ -39,6 +39,20 @@ fn two_paths_carry_twice_as_much() {
     assert!(of_flow(&run, "backup", "retransmissions") < 1.0, "segments come in order");
 }
 
+/// Over two paths of 20 and 24 ms packets overtake each other, and over one path they do not.
+#[test]
+fn what_waits_at_the_exit_is_counted() {
+    let [entry, exit] = run(PAIR, &[BOTH]).gateways[0];
+    assert_eq!((entry.packets, entry.waited), (0, 0), "nothing is sent there");
+    assert!(exit.packets > 10_000 && exit.waited > 100, "{exit:?}");
+    let waits: Vec<u64> = exit.waits.buckets().map(|(_, packets)| packets).collect();
+    let gone: u64 = waits.iter().sum();
+    assert!(exit.waited - gone < 100, "few still wait: {exit:?}");
+    assert!(waits[3..].iter().sum::<u64>() * 10 < gone, "nearly all for less than 5 ms: {exit:?}");
+    let [_, exit] = run(PAIR, &[]).gateways[0];
+    assert_eq!(exit.waits.buckets().map(|(_, packets)| packets).sum::<u64>(), 0, "{exit:?}");
+}
+
 /// Over one path whatever is behind a gap made it a loss, which takes half of all windows: with one
 /// packet in a thousand overtaken a connection had 9 of 50 Mbit/s.
 #[test]

@@ -13,7 +13,8 @@ use ::gateway::{GatewayConfig, GatewayOptions, GatewayService, Rules, SiteFigure
 use ::gateway::{rights, stripe_options};
 use events::Events;
 use live::{
-    Answer, Begin, Description, GatewayEnd, GatewayPath, GatewayResult, GatewaySite, Meet, messages,
+    Answer, Begin, Description, GatewayEnd, GatewayPath, GatewayResult, GatewaySite, Meet,
+    WaitCount, messages,
 };
 use peer::host::{Carriers, Host, Hosting, Services};
 use peer::{AuthorizedPeers, Identity, ListenOptions, Peer, Rights};
@@ -172,6 +173,13 @@ fn result(site: &SiteFigures) -> GatewayResult {
         arrived: site.arrivals.packets,
         reordered: site.arrivals.waited,
         gaps: site.arrivals.lost,
+        waits: site
+            .arrivals
+            .waits
+            .buckets()
+            .map(|(below, packets)| WaitCount { below_us: below.map(Span::as_micros), packets })
+            .collect(),
+        expired: site.arrivals.waits.expired(),
         paths: site
             .paths
             .iter()

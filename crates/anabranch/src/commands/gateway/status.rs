@@ -5,7 +5,7 @@ use std::io;
 use ::gateway::{FlowFigures, PathFigures, PathQueue, SiteFigures};
 use files::Error;
 use serde_json::{Map, Value, json};
-use units::{Bytes, Rate};
+use units::{Bytes, Rate, Span};
 
 use crate::dirs::Dirs;
 use crate::sanitize::{clean, clean_json};
@@ -36,8 +36,8 @@ fn object(site: &SiteFigures) -> Value {
             "in_flight": path.in_flight,
             "choked": path.is_choked,
             "admitted": path.is_admitted,
-            "round_trip_us": path.round_trip.map(units::Span::as_micros),
-            "least_round_trip_us": path.least_round_trip.map(units::Span::as_micros),
+            "round_trip_us": path.round_trip.map(Span::as_micros),
+            "least_round_trip_us": path.least_round_trip.map(Span::as_micros),
             "xi": path.xi,
             "capacity": path.capacity.map(Rate::as_bits),
             "decreases": path.falls.decreases,
@@ -62,6 +62,10 @@ fn object(site: &SiteFigures) -> Value {
             "governed": flow.is_governed,
         })
     };
+    let wait = |(below, packets): (Option<Span>, u64)| {
+        let below = below.map(Span::as_micros);
+        json!({ "below_us": below, "packets": packets })
+    };
     let counters: Map<String, Value> =
         site.counters().into_iter().map(|(name, value)| (name.into(), value.into())).collect();
     json!({
@@ -77,6 +81,8 @@ fn object(site: &SiteFigures) -> Value {
         "late": site.arrivals.late,
         "reordered": site.arrivals.waited,
         "gaps": site.arrivals.lost,
+        "waits": site.arrivals.waits.buckets().map(wait).collect::<Vec<_>>(),
+        "expired": site.arrivals.waits.expired(),
         "flows": site.flows,
         "governed": site.governed,
         "counters": counters,
