@@ -55,6 +55,7 @@ mod exit;
 mod flags;
 mod hooks;
 mod host_key;
+mod host_process;
 mod listen;
 mod log;
 mod metrics;

@@ -1,7 +1,9 @@
 //! Real programs for experiments: this program as sender and receiver, in two network namespaces
-//! with emulated links between them, or as live sources, relays and a collector, in one each.
+//! with emulated links between them, or as live sources, relays and a collector, or hosts and
+//! background gateways, in one each.
 
 mod feeds;
+mod gateways;
 mod peers;
 
 use std::collections::BTreeMap;
@@ -16,7 +18,10 @@ use std::time::{Duration, Instant};
 
 use emulate::{Emulation, gain_privilege};
 use link::config::TCP_PAYLOAD_SHARE;
-use study::{Carrier, FeedMeasured, FeedTrial, Measured, StudyError, Testbed, Trial};
+use study::{
+    Carrier, FeedMeasured, FeedTrial, GatewayMeasured, GatewayTrial, Measured, StudyError, Testbed,
+    Trial,
+};
 use units::Bytes;
 
 use crate::scratch::{Scratch, write_source};
@@ -25,8 +30,8 @@ use peers::{Anabranch, Mptcp};
 
 /// The maximum of attempts for a run that counts.
 const ATTEMPTS: u32 = 10;
-/// The same of a network of live sources, which takes minutes.
-const FEED_ATTEMPTS: u32 = 3;
+/// The same of a network of live sources or of gateways, which takes a minute or several.
+const NETWORK_ATTEMPTS: u32 = 3;
 /// The interval between looks at child processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// The time that a receiver has to listen, and to end after the sender.
@@ -56,6 +61,11 @@ impl Stop {
     /// Ends all running programs soon, because of this signal.
     pub(crate) fn ask(&self, signal: u8) {
         self.0.store(signal, Ordering::Relaxed);
+    }
+
+    /// Whether all running programs are to end.
+    fn is_asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
     }
 
     fn check(&self) -> Result<(), StudyError> {
@@ -156,6 +166,25 @@ impl Namespaces {
         is_valid || self.counts_late
     }
 
+    /// Runs a network of many hosts until a run counts; `run` also says whether it does, and which
+    /// bounds it exceeded. The number of runs stands behind the results.
+    fn network<M>(
+        &self,
+        run: impl Fn() -> Result<(M, bool, Vec<String>), StudyError>,
+    ) -> Result<(M, u32), StudyError> {
+        let mut why = String::new();
+        for attempt in 1..=NETWORK_ATTEMPTS {
+            self.stop.check()?;
+            let (measured, is_valid, exceeded) = run()?;
+            if self.counted(is_valid, &exceeded, &mut why) {
+                return Ok((measured, attempt));
+            }
+        }
+        Err(StudyError::Testbed(format!(
+            "the machine is too busy: none of {NETWORK_ATTEMPTS} runs counts, {why}"
+        )))
+    }
+
     fn start(
         &self,
         emulation: &Emulation,
@@ -216,19 +245,18 @@ impl Testbed for Namespaces {
     }
 
     fn feed(&self, trial: &FeedTrial) -> Result<FeedMeasured, StudyError> {
-        let mut why = String::new();
-        for attempt in 1..=FEED_ATTEMPTS {
-            self.stop.check()?;
+        let (measured, attempts) = self.network(|| {
             let folder = self.folder()?;
             let (measured, report) =
                 FeedNetwork::new(trial, folder.path(), &self.stop)?.run(&self.stop)?;
-            if self.counted(report.valid, &report.why, &mut why) {
-                return Ok(FeedMeasured { attempts: attempt, ..measured });
-            }
-        }
-        Err(StudyError::Testbed(format!(
-            "the machine is too busy: none of {FEED_ATTEMPTS} runs counts, {why}"
-        )))
+            Ok((measured, report.valid, report.why))
+        })?;
+        Ok(FeedMeasured { attempts, ..measured })
+    }
+
+    fn gateways(&self, trial: &GatewayTrial) -> Result<GatewayMeasured, StudyError> {
+        let (measured, attempts) = self.network(|| gateways::run(trial, &self.stop))?;
+        Ok(GatewayMeasured { attempts, ..measured })
     }
 
     fn no_mptcp(&self) -> Option<&str> {

@@ -103,6 +103,9 @@ fn mistakes_end_with_2_and_a_hint() {
     wrong(&["theory", "reno-los"], "did you mean 'reno-loss'?");
     wrong(&["theory", "reno-loss", "--papers", "nowhere"], "nowhere/theory is no folder");
     wrong(&["theory", "reno-loss", "--scale", "1"], "theory has no real transfers");
+    wrong(&["wang2007-live", "--scale", "1"], "wang2007-live has no sizes; --scale does not apply");
+    wrong(&["harp-live", "--told"], "harp-live has no files to transfer; --told does not apply");
+    wrong(&["sar-rmtp", "--quick"], "sar-rmtp has no cases to leave out; --quick does not apply");
     wrong(&["sar-rmtp", "--scale", "0"], "a share of the paper's sizes");
     wrong(&["sar-rmtp", "--sizes", "101.5MB,big"], "'big'");
     edited(&folder, &[("controller = \"reno\"", "contoller = \"reno\"")]);

@@ -1,5 +1,5 @@
 //! Reproductions with real programs, kernel TCP and emulated links: the experiment of the SAR-RMTP
-//! paper at a tenth of its scale, and a few live sources.
+//! paper at a tenth of its scale, a few live sources, and background gateways.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -117,4 +117,47 @@ fn live_sources_are_served_and_recover() {
             _ => assert_eq!(count(",real,0,recovery,"), 3, "{table}"),
         }
     }
+}
+
+/// Transfers of 2 MB through gateways: they take no less than their lines do, and what waits at the
+/// exit is counted.
+#[test]
+fn live_gateways_carry_transfers_and_count_waits() {
+    if !privileged() {
+        return;
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("harp-live");
+    let _ = fs::remove_dir_all(&folder);
+    let mut command = Command::new("timeout");
+    command.args(["300", env!("CARGO_BIN_EXE_anabranch"), "reproduce", "harp-live", "--quick"]);
+    command.args(["8b", "8c", "9a", "9b", "14", "--scale", "0.02", "--count-late", "--out"]);
+    let said = reproduced(command.arg(&folder));
+    assert!(said.contains("7 runs: some"), "{said}");
+    for picture in ["8b", "8c", "9a", "9b", "9b-rates", "14"] {
+        let picture = fs::read_to_string(folder.join(picture).with_extension("svg")).unwrap();
+        roxmltree::Document::parse(&picture).unwrap();
+    }
+    let read =
+        |figure: &str| fs::read_to_string(folder.join(figure).with_extension("csv")).unwrap();
+    let value = |table: &str, keys: &str| -> f64 {
+        let row = table.lines().find_map(|line| line.strip_prefix(keys));
+        let row = row.unwrap_or_else(|| panic!("no {keys} in:\n{table}"));
+        row.split(',').next().unwrap().parse().unwrap()
+    };
+    let times = read("8b");
+    // 1,380 octets of a packet of 1,500 are a transfer's, on lines of 10 Mbit/s.
+    let alone = 16e6 / 10e6 * 1_500.0 / 1_380.0;
+    for (paths, lines) in [("one path", 1.0), ("two paths", 2.0), ("three paths", 3.0)] {
+        let took = value(&times, &format!("\"set 1, {paths}\",real,0,bulk,,completion,"));
+        assert!(took > 0.97 * alone / lines, "{paths}: {took} s\n{times}");
+    }
+    let waits = read("8c");
+    let key = |measure: &str| format!("\"set 1, two paths\",real,0,,{measure},");
+    let (at_once, below) = (value(&waits, &key(",at_once")), value(&waits, &key("20,waits_below")));
+    assert!(0.0 < at_once && at_once <= below && below <= 1.0, "{waits}");
+    let beside = read("9a");
+    for flow in ["foreground", "background"] {
+        value(&beside, &format!("both,real,0,{flow},,completion,"));
+    }
+    value(&read("9b"), "adaptive,real,0,s2,,completion,");
 }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use crate::error::StudyError;
 use crate::feed_trial::{FeedMeasured, FeedTrial};
+use crate::gateway_trial::{GatewayMeasured, GatewayTrial};
 use crate::sweep::SweepResults;
 use crate::testbed::{Measured, Trial};
 
@@ -14,6 +15,7 @@ pub struct RunCache {
     sweeps: RefCell<Vec<CachedSweep>>,
     transfers: RefCell<Vec<CachedRuns<Trial, Measured>>>,
     feeds: RefCell<Vec<CachedRuns<FeedTrial, FeedMeasured>>>,
+    gateways: [RefCell<Vec<(GatewayTrial, GatewayMeasured)>>; 2],
 }
 
 #[derive(Debug)]
@@ -66,6 +68,26 @@ impl RunCache {
     ) -> Result<Rc<Vec<FeedMeasured>>, StudyError> {
         once(&self.feeds, trials, run)
     }
+
+    /// The results of these runs of gateways, in their order; `run` makes those that there are not.
+    /// Real and simulated ones are apart.
+    pub(crate) fn gateways(
+        &self,
+        is_real: bool,
+        trials: &[GatewayTrial],
+        run: impl FnOnce(&[GatewayTrial]) -> Result<Vec<GatewayMeasured>, StudyError>,
+    ) -> Result<Vec<GatewayMeasured>, StudyError> {
+        let known = &self.gateways[usize::from(is_real)];
+        let find = |trial: &GatewayTrial| {
+            let known = known.borrow();
+            known.iter().find(|(one, _)| one == trial).map(|(_, measured)| measured.clone())
+        };
+        let missing: Vec<GatewayTrial> =
+            trials.iter().filter(|trial| find(trial).is_none()).cloned().collect();
+        let measured = run(&missing)?;
+        known.borrow_mut().extend(missing.into_iter().zip(measured));
+        Ok(trials.iter().map(|trial| find(trial).expect("it is known or was run")).collect())
+    }
 }
 
 fn once<T: Clone + PartialEq, M>(
@@ -80,4 +102,36 @@ fn once<T: Clone + PartialEq, M>(
     let known = CachedRuns { trials: trials.to_vec(), results: Rc::clone(&results) };
     cached.borrow_mut().push(known);
     Ok(results)
+}
+
+#[cfg(test)]
+mod tests {
+    use units::Seed;
+
+    use super::*;
+
+    #[test]
+    fn a_run_of_gateways_is_made_once() {
+        let cache = RunCache::default();
+        let trial = |seed| GatewayTrial {
+            file: String::new(),
+            text: String::new(),
+            settings: Vec::new(),
+            seed: Seed(seed),
+        };
+        let run = |is_real, seeds: &[u64], wanted: &[u64]| {
+            let trials: Vec<GatewayTrial> = seeds.iter().map(|seed| trial(*seed)).collect();
+            let results = cache.gateways(is_real, &trials, |missing| {
+                let seeds: Vec<u64> = missing.iter().map(|trial| trial.seed.0).collect();
+                assert_eq!(seeds, wanted);
+                let of = |seed: u64| u32::try_from(seed).unwrap();
+                let measured = |seed| GatewayMeasured { attempts: of(seed), ..Default::default() };
+                Ok(seeds.into_iter().map(measured).collect())
+            });
+            results.unwrap().iter().map(|one| u64::from(one.attempts)).collect::<Vec<_>>()
+        };
+        assert_eq!(run(true, &[1, 2], &[1, 2]), [1, 2]);
+        assert_eq!(run(true, &[3, 2, 1], &[3]), [3, 2, 1]);
+        assert_eq!(run(false, &[1], &[1]), [1]);
+    }
 }

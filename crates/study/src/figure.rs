@@ -10,8 +10,9 @@ use scenario::RunOptions;
 use crate::cache::RunCache;
 use crate::error::{StudyError, Unknown};
 use crate::feed_trial::{FeedMeasured, FeedTrial};
+use crate::gateway_trial::{GatewayMeasured, GatewayTrial};
 use crate::outcome::Outcome;
-use crate::parallel::Progress;
+use crate::parallel::{Progress, parallel};
 use crate::sweep::SweepResults;
 use crate::testbed::{Estimate, Experiment, Measured, Trial};
 
@@ -38,6 +39,11 @@ pub struct RealRuns {
     pub what: &'static str,
     /// Whether they move files, whose sizes and paths may be chosen.
     pub moves_files: bool,
+    /// The scale of sizes relative to the paper, if no other one is asked for; `None` if there are
+    /// no sizes.
+    pub scale: Option<f64>,
+    /// Whether some of them are enough for a trial.
+    pub has_trial: bool,
     /// Estimates the time of some figures.
     pub estimate: Estimator,
 }
@@ -184,6 +190,34 @@ impl<'a> Lab<'a> {
         let Context { experiment, jobs, .. } = self.context;
         self.cache.feeds(trials, || {
             experiment.run(*jobs, trials, self.progress, |testbed, trial| testbed.feed(trial))
+        })
+    }
+
+    /// Runs scenario files with real hosts and gateways, but those that an earlier figure ran.
+    ///
+    /// # Errors
+    /// If there is no testbed, or a run failed.
+    pub(crate) fn gateways(
+        &self,
+        trials: &[GatewayTrial],
+    ) -> Result<Vec<GatewayMeasured>, StudyError> {
+        let Context { experiment, jobs, .. } = self.context;
+        self.cache.gateways(true, trials, |missing| {
+            experiment.run(*jobs, missing, self.progress, |testbed, trial| testbed.gateways(trial))
+        })
+    }
+
+    /// The same in the simulator.
+    ///
+    /// # Errors
+    /// If a file is not valid.
+    pub(crate) fn simulated_gateways(
+        &self,
+        trials: &[GatewayTrial],
+    ) -> Result<Vec<GatewayMeasured>, StudyError> {
+        self.cache.gateways(false, trials, |missing| {
+            let run = |index: usize| missing[index].simulated();
+            parallel(self.context.jobs, missing.len(), self.progress, run).into_iter().collect()
         })
     }
 }

@@ -8,6 +8,7 @@ use crate::{harp, mpfast, ptcp, sar, theory, wang2007};
 pub const STUDIES: &[&Study] = &[
     &theory::STUDY,
     &harp::STUDY,
+    &harp::LIVE,
     &mpfast::STUDY,
     &ptcp::STUDY,
     &sar::STUDY,

@@ -1,7 +1,8 @@
 //! Experiments with real programs: the runs to make, and their results.
 //!
-//! A study describes its transfers, or its networks of live sources ([`FeedTrial`]); the caller
-//! provides a [`Testbed`] that runs them. This crate itself needs no namespaces and no sockets.
+//! A study describes its transfers, its networks of live sources ([`FeedTrial`]), or its networks
+//! of hosts and gateways ([`GatewayTrial`]); the caller provides a [`Testbed`] that runs them. This
+//! crate itself needs no namespaces and no sockets.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use units::{Bytes, Rate};
 
 use crate::error::StudyError;
 use crate::feed_trial::{FeedMeasured, FeedTrial};
+use crate::gateway_trial::{GatewayMeasured, GatewayTrial};
 use crate::parallel::{Progress, parallel};
 
 /// Runs transfers over emulated networks, in real time.
@@ -29,6 +31,13 @@ pub trait Testbed: fmt::Debug + Send + Sync {
     /// # Errors
     /// If there is no result; no further run is made then.
     fn feed(&self, trial: &FeedTrial) -> Result<FeedMeasured, StudyError>;
+
+    /// Runs a scenario file with real hosts and gateways. A run that the testbed itself disturbed
+    /// is repeated. Called by several threads.
+    ///
+    /// # Errors
+    /// If there is no result; no further run is made then.
+    fn gateways(&self, trial: &GatewayTrial) -> Result<GatewayMeasured, StudyError>;
 
     /// The reason why the kernel's Multipath TCP cannot be measured here, if any.
     fn no_mptcp(&self) -> Option<&str>;
@@ -92,11 +101,12 @@ impl Measured {
 pub struct Experiment {
     /// The testbed; without it there are no experiments.
     pub testbed: Option<Arc<dyn Testbed>>,
-    /// The scale of file sizes and times of change, relative to the paper.
+    /// The scale of sizes and times of change, relative to the paper.
     pub scale: f64,
     /// The file sizes, before scaling.
     pub sizes: Sizes,
-    /// Whether a trial is enough: the first case of a study of live sources.
+    /// Whether a trial is enough: of a study of live sources the first case, of gateways the first
+    /// set of paths.
     pub quick: bool,
 }
 

@@ -27,7 +27,7 @@ fn every_scenario_file_is_read_and_runs() {
     let mut count = 0;
     for file in STUDIES
         .iter()
-        .filter(|study| ["theory", "harp", "mpfast", "ptcp"].contains(&study.paper))
+        .filter(|study| ["theory", "harp", "harp-live", "mpfast", "ptcp"].contains(&study.paper))
         .flat_map(|study| study.figures)
         .flat_map(|f| f.files)
     {
@@ -49,7 +49,7 @@ fn every_scenario_file_is_read_and_runs() {
         }
         count += 1;
     }
-    assert_eq!(count, 43, "scenario files");
+    assert_eq!(count, 52, "scenario files");
 }
 
 #[test]

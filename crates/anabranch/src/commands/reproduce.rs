@@ -39,7 +39,7 @@ pub(crate) struct ReproduceArgs {
         value_parser = clap::value_parser!(u32).range(1..)
     )]
     seeds: Option<u32>,
-    /// The number of runs at the same time [default: one for each processor; for real transfers,
+    /// The number of runs at the same time [default: one for each processor; for real programs,
     /// one for two processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
@@ -48,7 +48,7 @@ pub(crate) struct ReproduceArgs {
     #[arg(long, value_name = "FOLDER")]
     papers: Option<PathBuf>,
     /// For real transfers: sizes of files and times of changes, as a share of the paper's [default:
-    /// 0.1]
+    /// 0.1 for sar-rmtp, 0.2 for harp-live]
     #[arg(long, value_name = "SHARE", value_parser = scale)]
     scale: Option<f64>,
     /// For real transfers: the first or all of the paper's files, or sizes such as 101.5MB,304.3MB
@@ -63,7 +63,7 @@ pub(crate) struct ReproduceArgs {
     /// paths' rates find the paths too
     #[arg(long)]
     told: bool,
-    /// For live sources: the first case alone, as a trial
+    /// As a trial: of live sources the first case alone, of gateways the first set of paths
     #[arg(long)]
     quick: bool,
 }
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         papers: args.papers.clone(),
         seeds: args.seeds,
         jobs: threads(args.jobs),
-        experiment: Experiment { testbed: None, ..experiment(args) },
+        experiment: experiment(args, study),
     };
     let stop = Arc::new(Stop::default());
     check(args, study)?;
@@ -135,20 +135,30 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
 
 /// Refuses options that mean nothing for the study.
 fn check(args: &ReproduceArgs, study: &Study) -> Result<(), Error> {
-    let is_of_files = args.scale.is_some() || args.sizes.is_some() || args.told;
-    let text = match study.real {
-        None if is_of_files || args.count_late || args.quick => {
-            "no real transfers; --scale, --sizes, --count-late, --told and --quick do not apply"
+    let Some(real) = study.real else {
+        let has_any = args.scale.is_some() || args.sizes.is_some() || args.told;
+        if has_any || args.count_late || args.quick {
+            let text = format!(
+                "{} has no real transfers; --scale, --sizes, --count-late, --told and --quick do \
+                 not apply",
+                study.paper
+            );
+            return Err(Error::usage(text));
         }
-        Some(real) if !real.moves_files && is_of_files => {
-            "no files to transfer; --scale, --sizes and --told do not apply"
-        }
-        Some(real) if real.moves_files && args.quick => {
-            "no cases to leave out; --quick does not apply, --scale and --runs do"
-        }
-        _ => return Ok(()),
+        return Ok(());
     };
-    Err(Error::usage(format!("{} has {text}", study.paper)))
+    let given = [
+        ("--scale", args.scale.is_some(), real.scale.is_some(), "no sizes"),
+        ("--sizes", args.sizes.is_some(), real.moves_files, "no files to transfer"),
+        ("--told", args.told, real.moves_files, "no files to transfer"),
+        ("--quick", args.quick, real.has_trial, "no cases to leave out"),
+    ];
+    match given.into_iter().find(|(_, is_given, applies, _)| *is_given && !applies) {
+        Some((option, _, _, lacks)) => {
+            Err(Error::usage(format!("{} has {lacks}; {option} does not apply", study.paper)))
+        }
+        None => Ok(()),
+    }
 }
 
 /// The figures of these names, each once, in the paper's order.
@@ -192,11 +202,12 @@ fn study_error(error: StudyError) -> Failure {
     error.into()
 }
 
-fn experiment(args: &ReproduceArgs) -> Experiment {
+fn experiment(args: &ReproduceArgs, study: &Study) -> Experiment {
     let default = Experiment::default();
+    let usual = study.real.and_then(|real| real.scale).unwrap_or(default.scale);
     Experiment {
         testbed: None,
-        scale: args.scale.unwrap_or(default.scale),
+        scale: args.scale.unwrap_or(usual),
         sizes: args.sizes.clone().unwrap_or(default.sizes),
         quick: args.quick,
     }

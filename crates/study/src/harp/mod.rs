@@ -2,6 +2,7 @@
 //! other, and over paths of unequal delay.
 
 mod foreground;
+mod live;
 mod network;
 mod sharing;
 mod transfers;
@@ -21,6 +22,8 @@ macro_rules! file {
     };
 }
 
+pub use live::LIVE;
+
 /// The study.
 pub const STUDY: Study = Study {
     paper: "harp",
@@ -36,7 +39,7 @@ pub const STUDY: Study = Study {
             largest rate in place of the largest window. Of both, late packets are weighted by how \
             late they are, which the paper leaves open. Verdicts are on the modern profile unless \
             a row says otherwise. Rates are bytes of the links. Figures 8(b), 8(c), 9, 13 and 14 \
-            are not here: they are of PlanetLab and of a prototype between two universities.",
+            are of a prototype: harp-live has them.",
     figures: &[
         Figure {
             name: "3",

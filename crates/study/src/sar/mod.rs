@@ -67,7 +67,13 @@ pub const STUDY: Study = Study {
             make: |lab| figures::idle(lab, "case2"),
         },
     ],
-    real: Some(RealRuns { what: "transfer", moves_files: true, estimate }),
+    real: Some(RealRuns {
+        what: "transfer",
+        moves_files: true,
+        scale: Some(0.1),
+        has_trial: false,
+        estimate,
+    }),
 };
 
 /// The estimate for some figures. The two figures of a case share their transfers.

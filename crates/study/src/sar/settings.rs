@@ -7,6 +7,7 @@ use units::{Bytes, Rate, Time};
 
 use crate::error::StudyError;
 use crate::figure::Lab;
+use crate::sizes::scaled;
 use crate::testbed::Sizes;
 
 /// The results of the paper for a case, as shares (`None` if the paper has none), and those of the
@@ -86,15 +87,6 @@ impl SarSettings {
         let missing = "the links never carry the file".to_owned();
         StudyError::Lacks { file: self.network.0.clone(), missing }
     }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a float cast saturates"
-)]
-fn scaled(size: Bytes, scale: f64) -> Bytes {
-    Bytes((size.as_f64() * scale).round() as u64).max(Bytes(1))
 }
 
 fn found(section: &Section<'_>) -> Result<PaperResults, ConfigError> {

@@ -210,7 +210,13 @@ pub const LIVE: Study = Study {
             make: live::events,
         },
     ],
-    real: Some(RealRuns { what: "network", moves_files: false, estimate: live::estimate }),
+    real: Some(RealRuns {
+        what: "network",
+        moves_files: false,
+        scale: None,
+        has_trial: true,
+        estimate: live::estimate,
+    }),
 };
 
 const SOURCES: File = File {

@@ -2,20 +2,20 @@
 
 use std::env;
 use std::io;
-use std::process::Command;
 
 use ::scenario::{Document, Registry, RunOptions, Scenario};
 use emulate::cli::EXIT_INVALID;
 use emulate::{EmulationError, gain_privilege};
 use files::Error;
 use live::flow_end::{self, FlowEndError};
-use live::{Comparison, Outcome, Process, RunError};
+use live::{Comparison, Outcome, RunError};
 use serde::Serialize;
 use units::Seed;
 
 use super::{EmulateCommandArgs, relay_end};
 use crate::commands::simulate::show;
 use crate::exit::Failure;
+use crate::host_process;
 
 /// What `--json` and `--report` write.
 #[derive(Serialize)]
@@ -83,15 +83,7 @@ fn emulated(scenario: &Scenario, seed: Seed) -> Result<Outcome, RunError> {
     gain_privilege()?;
     let program = env::current_exe()
         .map_err(|error| EmulationError::World { doing: "finding this program".into(), error })?;
-    live::run(scenario, seed, |process| {
-        let mut command = Command::new(&program);
-        command.arg(match process {
-            Process::FlowEnd => "flow-end",
-            Process::Gateway => "gateway-end",
-            Process::Relay => "relay-end",
-        });
-        command
-    })
+    live::run(scenario, seed, |process| host_process::command(&program, process))
 }
 
 /// `anabranch flow-end`: the process of one host.
