@@ -49,7 +49,7 @@ fn every_scenario_file_is_read_and_runs() {
         }
         count += 1;
     }
-    assert_eq!(count, 43, "scenario files");
+    assert_eq!(count, 47, "scenario files");
 }
 
 #[test]
