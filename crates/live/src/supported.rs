@@ -149,7 +149,7 @@ fn endpoint(flow: &FlowSpec, config: &TcpConfig) -> Result<()> {
         ("tcp.detection", config.detection != Detection::Rack),
         ("tcp.rate_reduction", config.rate_reduction != usual.rate_reduction),
         ("tcp.timestamps", config.timestamps != usual.timestamps),
-        ("tcp.ecn", config.is_scalable),
+        ("tcp.ecn", config.accurate_ecn),
     ];
     match differs.into_iter().find(|(_, differs)| *differs) {
         Some((key, _)) => refuse(flow, key, "the kernel's TCP has its own value; leave it out"),

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use common::{Drops, Link, MSS, Model, secs};
+use common::{Drops, Link, MSS, Marks, Model, secs};
 use units::{Rate, Span};
 
 const RTT: Span = Span::from_millis(100);
@@ -99,6 +99,58 @@ fn curves_of_coupled_controllers() {
              on"
         );
         compare(&name.replace('-', "_"), &drawing(&title, &model, flow));
+    }
+}
+
+/// Marks above a threshold of four packets, as L4S queues have it: Prague stays there.
+#[test]
+fn a_curve_at_a_queue_that_marks() {
+    let mut model = Model::default();
+    let link = model.link(Link::new(Rate::mbit(10), 42.0, Drops::None));
+    model.links[link].marks = Marks::Above(4.0);
+    let flow = model.flow("prague", &[(link, Span::from_millis(50))], Span::ZERO);
+    model.run(secs(30));
+    let title = "prague alone: 10 Mbit/s, 50 ms, marks above 4 packets that wait";
+    compare("prague", &drawing(title, &model, flow));
+}
+
+/// With a part `p` marked, evenly, a round trip adds `1 - p` packets and takes `p / 2` of the
+/// window: `2 (1 - p) / p` packets.
+#[test]
+fn prague_has_two_marks_a_round_trip() {
+    for every in [5, 10, 50] {
+        let mut model = Model::default();
+        let link =
+            model.link(Link::new(Rate::from_bits(1_000_000_000_000), f64::INFINITY, Drops::None));
+        model.links[link].marks = Marks::Every(every);
+        let flow = model.flow("prague", &[(link, RTT)], Span::ZERO);
+        model.measure(secs(50), secs(250));
+        let mean = model.rate(model.flows[flow].delivered()) * RTT.as_secs_f64();
+        let wanted = 2.0 * (every as f64 - 1.0);
+        assert!((mean / wanted - 1.0).abs() < 0.1, "one in {every}: {mean}, not {wanted}");
+    }
+}
+
+/// Flows of 5, 10 and 25 ms at the same random marks have one rate, unless the short ones count as
+/// what they are. Even marks would meet the 25 ms in step.
+#[test]
+fn prague_takes_no_more_at_a_short_round_trip() {
+    let rate = |controller: &str, millis: u64| {
+        let mut model = Model::default();
+        let link =
+            model.link(Link::new(Rate::from_bits(1_000_000_000_000), f64::INFINITY, Drops::None));
+        model.links[link].marks = Marks::Random(50_000);
+        let flow = model.flow(controller, &[(link, Span::from_millis(millis))], Span::ZERO);
+        model.measure(secs(50), secs(450));
+        model.rate(model.flows[flow].delivered())
+    };
+    let long = rate("prague", 25);
+    for millis in [5, 10] {
+        let short = rate("prague", millis);
+        assert!((short / long - 1.0).abs() < 0.25, "{millis} ms: {short}, 25 ms: {long}");
+        let own = rate("prague(rtt=0 s)", millis);
+        let wanted = 25.0 / millis as f64;
+        assert!((own / long / wanted - 1.0).abs() < 0.15, "{millis} ms: {own}, 25 ms: {long}");
     }
 }
 

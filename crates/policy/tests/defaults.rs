@@ -8,8 +8,8 @@ mod common;
 use common::{Drops, Link, Model, rates, secs};
 use policy::cc::{
     Bbr, Controller, CoupledBbr, CoupledCubic, Cubic, Dctcp, Fast, Harp, HarpOptions, Ledbat,
-    LedbatPlusPlus, Lp, Mpfast, MpfastOptions, Nice, Reno, SinglePath, Uncoupled, Vegas, Waimd,
-    Wvegas, by_name,
+    LedbatPlusPlus, Lp, Mpfast, MpfastOptions, Nice, Prague, Reno, SinglePath, Uncoupled, Vegas,
+    Waimd, Wvegas, by_name,
 };
 use units::{Rate, Span};
 
@@ -20,7 +20,7 @@ fn names_without_parameters_are_the_defaults_of_the_types() {
     fn one<P: SinglePath + Default + 'static>() -> (&'static str, Box<dyn Controller>) {
         (P::NAME, Box::new(Uncoupled::new(P::default())))
     }
-    let all: [(&str, Box<dyn Controller>); 15] = [
+    let all: [(&str, Box<dyn Controller>); 16] = [
         one::<Reno>(),
         one::<Cubic>(),
         one::<Vegas>(),
@@ -28,6 +28,7 @@ fn names_without_parameters_are_the_defaults_of_the_types() {
         one::<Bbr>(),
         one::<Waimd>(),
         one::<Dctcp>(),
+        one::<Prague>(),
         one::<Ledbat>(),
         one::<LedbatPlusPlus>(),
         one::<Lp>(),

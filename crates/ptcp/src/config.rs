@@ -45,6 +45,9 @@ pub struct Config {
     pub idle_timeout: Option<Span>,
     /// Whether packets are ECN-capable (RFC 3168).
     pub ecn: bool,
+    /// Whether ECN-capable packets say that their congestion control is scalable: ECT(1) (RFC
+    /// 9331).
+    pub is_scalable: bool,
     /// Whether packets are paced over the round trip if the controller sets no rate.
     pub pacing: bool,
     /// Whether slow start may end by delay (`HyStart++`, RFC 9406).
@@ -129,6 +132,7 @@ impl Default for Config {
             handshake_timeout: Some(Span::from_secs(10)),
             idle_timeout: Some(Span::from_secs(30)),
             ecn: false,
+            is_scalable: false,
             pacing: true,
             hystart: true,
             restripe: Restripe::Lost,

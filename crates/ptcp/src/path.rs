@@ -133,6 +133,8 @@ pub(crate) struct Path {
     pub(crate) allowed: Option<u64>,
     /// Whether its packets are ECN-capable (RFC 3168).
     pub(crate) is_ecn_capable: bool,
+    /// Whether those that are say ECT(1).
+    pub(crate) is_scalable: bool,
     /// The offset up to which it has carried each stream, with a redundant scheduler.
     pub(crate) copied: BTreeMap<u32, u64>,
     /// What it has carried copies of.
@@ -208,6 +210,7 @@ impl Path {
             },
             allowed: if is_proven { None } else { Some(0) },
             is_ecn_capable: config.ecn,
+            is_scalable: config.is_scalable,
             copied: BTreeMap::new(),
             repeated: Repeated::default(),
             late_before: Time::ZERO,

@@ -168,8 +168,8 @@ pub enum Ecn {
 
 impl Ecn {
     /// Of a packet that leaves its sender.
-    pub(crate) fn of(transmit: &tcp::Transmit) -> Ecn {
-        match (transmit.is_ecn_capable, transmit.is_scalable) {
+    pub(crate) fn of(is_ecn_capable: bool, is_scalable: bool) -> Ecn {
+        match (is_ecn_capable, is_scalable) {
             (false, _) => Ecn::Incapable,
             (true, false) => Ecn::Capable,
             (true, true) => Ecn::Scalable,

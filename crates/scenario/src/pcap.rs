@@ -218,7 +218,10 @@ fn tcp_header(ports: Ports, segment: &Segment) -> Vec<u8> {
     header.extend(ports.to.to_be_bytes());
     header.extend(low(segment.seq).to_be_bytes());
     header.extend(ack.to_be_bytes());
-    header.extend([words << 4, segment.flags.0 & !Flags::COUNTERS.0]);
+    // The highest bit of accurate ECN is in the octet before the other flags.
+    let accurate = u8::from(segment.flags.has(Flags::AE));
+    let flags = segment.flags.0 & !(Flags::COUNTERS.0 | Flags::AE.0);
+    header.extend([words << 4 | accurate, flags]);
     header.extend(u16::try_from(window).unwrap_or(u16::MAX).to_be_bytes());
     // Checksum and urgent pointer.
     header.extend([0; 4]);
@@ -406,6 +409,13 @@ mod tests {
         assert_eq!((tcp.len(), tcp[12] >> 4, tcp[13]), (60, 15, 0x50), "the header's own flags");
         assert_eq!(tcp[32..40], *b"\xae\x08\0\0\x01\x02\x03\x04");
         assert_eq!(tcp[40..44], [1, 1, 5, 18]);
+    }
+
+    #[test]
+    fn the_field_of_accurate_ecn_spans_two_octets() {
+        let flags = Flags::ACK.with(Flags::AE).with(Flags::ECE);
+        let tcp = tcp_header(PORTS, &Segment { flags, ..Segment::default() });
+        assert_eq!(tcp[12..14], [0x81, 0x50]);
     }
 
     #[test]

@@ -34,6 +34,33 @@ fn marks(run: &Run, group: &str) -> f64 {
 }
 
 const DCTCP: &str = "controller = \"dctcp\"\ntcp = { ecn = \"l4s\" }";
+const PRAGUE: &str = "controller = \"prague\"\ntcp = { ecn = \"l4s\" }";
+const STRIPED: &str = "controller = \"prague\"\ntransport = \"ptcp\"\nptcp = { ecn = \"l4s\" }";
+
+/// Prague over both transports: a share, and no queue.
+#[test]
+fn prague_has_its_share_without_a_queue() {
+    for scalable in [PRAGUE, STRIPED] {
+        let run = both("\"dualpi2\"", scalable);
+        let [ours, classic] = ["scalable", "classic"].map(|flow| of(&run, flow, "goodput"));
+        assert!((0.5..2.0).contains(&(ours / classic)), "{ours} and {classic} Mbit/s: {scalable}");
+        assert!(ours + classic > 90.0, "{ours} and {classic} Mbit/s: {scalable}");
+        let [low, high] = ["scalable", "classic"].map(|flow| of(&run, flow, "delay"));
+        assert!(low < 11.0 && (20.0..30.0).contains(&high), "{low} and {high} ms: {scalable}");
+        assert!(of(&run, "scalable", "loss") < 1e-6, "{scalable}");
+    }
+}
+
+/// Marks that are told exactly do not need packets of their own: ECT(0) with accurate feedback is
+/// classic to the queue, and acknowledged less often than with an echo of each mark.
+#[test]
+fn accurate_feedback_alone_does_not_make_a_flow_scalable() {
+    let accurate = both("\"dualpi2\"", "controller = \"reno\"\ntcp = { ecn = \"accurate\" }");
+    let [one, other] = ["scalable", "classic"].map(|flow| of(&accurate, flow, "delay"));
+    assert!((one / other - 1.0).abs() < 0.05, "{one} and {other} ms");
+    let [one, other] = ["scalable", "classic"].map(|flow| of(&accurate, flow, "goodput"));
+    assert!((one / other - 1.0).abs() < 0.15, "{one} and {other} Mbit/s");
+}
 
 #[test]
 fn both_have_their_share_and_the_scalable_flow_no_queue() {
@@ -73,7 +100,7 @@ fn only_scalable_packets_have_the_low_queue() {
 }
 
 #[test]
-fn a_word_for_ecn_is_l4s() {
+fn words_for_ecn_are_l4s_and_accurate() {
     let text = |ecn: &str| {
         format!(
             "name = \"n\"\nduration = \"1 s\"\n[[link]]\nname = \"l\"\nbetween = [\"a\", \
@@ -82,7 +109,7 @@ fn a_word_for_ecn_is_l4s() {
         )
     };
     let read = |ecn: &str| Document::new(&text(ecn), "n.toml").and_then(|it| it.scenario(&[]));
-    assert!(read("\"l4s\"").is_ok() && read("true").is_ok());
+    assert!(["\"l4s\"", "\"accurate\"", "true"].into_iter().all(|word| read(word).is_ok()));
     let said = read("\"l4\"").expect_err("no such word").to_string();
     assert!(said.contains("tcp.ecn") && said.contains("l4s"), "{said}");
 }

@@ -146,9 +146,9 @@ fn messages_list_what_is_added_too() {
     let said = message(&plain, "controller", "mien");
     assert!(said.starts_with("two.toml:22: flow.bulk.controller: there is no"), "{said}");
     assert!(said.ends_with(
-        "; there are cubic, reno, vegas, fast, bbr, waimd, dctcp, ledbat, ledbat++, \
-                            lp, nice, lia, olia, balia, wvegas, coupled-bbr, coupled-cubic, \
-         mpfast, harp"
+        "; there are cubic, reno, vegas, fast, bbr, waimd, dctcp, prague, ledbat, \
+                            ledbat++, lp, nice, lia, olia, balia, wvegas, coupled-bbr, \
+         coupled-cubic, mpfast, harp"
     ));
     let own = Document::new_with(STRIPED, "striped.toml", registry()).expect("it is valid");
     let said = message(&own, "controller", "mien");

@@ -75,8 +75,10 @@ impl Options {
     /// The defaults with this controller and this scheduler, of which each connection gets a copy.
     #[must_use]
     pub fn of(controller: Box<dyn Controller>, scheduler: Box<dyn PacketScheduler>) -> Options {
+        // What falls less at a mark than others do has queues of its own (RFC 9331).
+        let is_scalable = controller.is_scalable();
         let (controller, scheduler) = (Prototype::new(controller), Prototype::new(scheduler));
-        let config = Config { holds_bytes: true, ecn: true, ..Config::default() };
+        let config = Config { holds_bytes: true, ecn: true, is_scalable, ..Config::default() };
         let (buffer_before_admission, unsent) = (Bytes::kib(64), Bytes::kib(512));
         let keep_alive = Some(Span::from_secs(15));
         Options {
@@ -238,3 +240,20 @@ impl Route {
 /// How long a handshake over one route is waited for before a further one is tried as well (RFC
 /// 8305, section 5: the delay of connection attempts).
 pub(crate) const NEXT_ROUTE: Span = Span::from_millis(250);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What halves at a mark would starve in a queue that is for others, and starve others in one
+    /// that is for itself.
+    #[test]
+    fn only_scalable_controllers_have_ect_1() {
+        for (name, is_scalable) in
+            [("prague", true), ("dctcp", true), ("cubic", false), ("coupled-bbr", false)]
+        {
+            let options = Options::named(name, SCHEDULER).expect("both are known");
+            assert_eq!(options.config.is_scalable, is_scalable, "{name}");
+        }
+    }
+}

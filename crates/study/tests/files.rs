@@ -49,7 +49,7 @@ fn every_scenario_file_is_read_and_runs() {
         }
         count += 1;
     }
-    assert_eq!(count, 52, "scenario files");
+    assert_eq!(count, 56, "scenario files");
 }
 
 #[test]

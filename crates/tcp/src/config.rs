@@ -52,6 +52,9 @@ pub struct Config {
     pub detection: Detection,
     /// Whether packets are ECN-capable (RFC 3168).
     pub ecn: bool,
+    /// Whether the receiver counts marks for the sender (accurate ECN, RFC 9768), in place of an
+    /// echo of them (RFC 3168).
+    pub accurate_ecn: bool,
     /// Whether ECN-capable packets say that their congestion control is scalable: ECT(1) (RFC
     /// 9331).
     pub is_scalable: bool,
@@ -81,6 +84,7 @@ impl Default for Config {
             delayed_ack: Some(Span::from_millis(40)),
             detection: Detection::Rack,
             ecn: false,
+            accurate_ecn: false,
             is_scalable: false,
             pacing: false,
             hystart: false,

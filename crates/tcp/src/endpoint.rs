@@ -8,6 +8,7 @@ use recovery::Sending;
 use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::{Flags, Segment};
 
+use crate::accurate_ecn;
 use crate::out_of_order::OutOfOrder;
 use crate::receiver::Receiver;
 use crate::sender::{DataFields, Sender, Stats, stamp_of};
@@ -288,7 +289,7 @@ impl Endpoint {
         handshake.at = now + Span::from_secs(1 << handshake.tries.min(6));
         handshake.tries += 1;
         let config = self.sender.config();
-        let segment = if handshake.is_client {
+        let mut segment = if handshake.is_client {
             let mut segment =
                 Segment { flags: Flags::SYN, timestamp: stamp_of(now), ..Segment::default() };
             self.receiver.write_window(now, &mut segment, config);
@@ -301,6 +302,14 @@ impl Endpoint {
                 stamp_of(now),
             )
         };
+        if config.accurate_ecn {
+            // Both ends have the configuration; captures show how it would be agreed on.
+            segment.flags = if handshake.is_client {
+                Flags::SYN.with(accurate_ecn::REQUEST)
+            } else {
+                Flags::SYN.with(Flags::ACK).with(accurate_ecn::ANSWER)
+            };
+        }
         let bytes = config.headers;
         Some(Transmit { segment, bytes, is_ecn_capable: false, is_scalable: false })
     }

@@ -34,13 +34,15 @@
 //! | acknowledgements, recovery, undo | `sender/ack.rs` | RFC 5681, 6582, 6675, 8985, 3522 |
 //! | timers | `sender/timer.rs` | RFC 6298, RFC 8985 section 7 |
 //! | choice of the next segment | `sender/mod.rs` | RFC 9937, RFC 9293 |
-//! | reassembly and acknowledging | `receiver.rs` | RFC 1122, 2018, 2883, 3168 |
+//! | marks, as acknowledgements tell of them | `accurate_ecn.rs`; `sender/ack.rs` | RFC 9768; RFC 3168 |
+//! | reassembly and acknowledging | `receiver.rs` | RFC 1122, 2018, 2883, 3168, 9768 |
 #![no_std]
 
 extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod accurate_ecn;
 mod config;
 mod endpoint;
 mod out_of_order;

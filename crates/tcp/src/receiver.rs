@@ -4,7 +4,7 @@ use units::{Bytes, Time};
 use wire::tcp::{CeCounters, Flags, SackBlock, Segment};
 
 use crate::out_of_order::OutOfOrder;
-use crate::{Config, NEVER};
+use crate::{Config, NEVER, accurate_ecn};
 
 /// The receiving half, without the data that arrived [out of order](OutOfOrder), which most packets
 /// do not touch. The configuration is that of the connection, passed as an argument.
@@ -30,7 +30,8 @@ pub(crate) struct Receiver {
     unacked: u8,
     /// Whether the application reads data as it arrives.
     is_reading: bool,
-    /// A marked packet arrived and the sender has not confirmed it (CWR).
+    /// A marked packet arrived and the sender has not confirmed it (CWR). With accurate ECN: the
+    /// latest packet was marked.
     is_marked: bool,
     /// Whether anything is in [`OutOfOrder`].
     has_out_of_order: bool,
@@ -98,7 +99,10 @@ impl Receiver {
         out_of_order: &mut OutOfOrder,
         config: &Config,
     ) {
-        if segment.flags.has(Flags::CWR) {
+        // RFC 9768, section 3.2.2.5.1: the first of several marked packets is acknowledged at once,
+        // and each second one at least.
+        let is_urgent = is_marked && !(config.accurate_ecn && self.is_marked);
+        if config.accurate_ecn || segment.flags.has(Flags::CWR) {
             self.is_marked = false;
         }
         if is_marked {
@@ -140,8 +144,8 @@ impl Receiver {
             return;
         }
         self.next = to;
-        self.unacked =
-            self.unacked.saturating_add(u8::from(u64::from(segment.len) >= config.mss.0));
+        let counts = u64::from(segment.len) >= config.mss.0 || config.accurate_ecn && is_marked;
+        self.unacked = self.unacked.saturating_add(u8::from(counts));
         let has_hole = self.has_out_of_order && out_of_order.has_blocks();
         if has_hole {
             self.next = out_of_order.take_in_order(to);
@@ -150,7 +154,7 @@ impl Receiver {
         if self.is_reading {
             self.read = self.next;
         }
-        let may_wait = !has_hole && self.unacked < 2 && self.fin == u64::MAX && !is_marked;
+        let may_wait = !has_hole && self.unacked < 2 && self.fin == u64::MAX && !is_urgent;
         self.due = match config.delayed_ack {
             Some(delay) if may_wait => self.due.min(now + delay),
             _ => Time::ZERO,
@@ -215,7 +219,13 @@ impl Receiver {
         out_of_order: &OutOfOrder,
         config: &Config,
     ) -> AckFields {
-        let marks = if self.is_marked { Flags::ECE } else { Flags::default() };
+        let marks = if config.accurate_ecn {
+            accurate_ecn::flags_of(self.ce.packets)
+        } else if self.is_marked {
+            Flags::ECE
+        } else {
+            Flags::default()
+        };
         let mut end = self.read + config.receive_buffer.0;
         self.due = NEVER;
         if !config.receive_windows.is_empty() {

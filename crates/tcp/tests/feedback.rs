@@ -149,6 +149,67 @@ fn marks_beside_losses_are_counted() {
     assert_eq!((stats.lost, stats.retransmitted, stats.timeouts), (4, 4, 0));
 }
 
+/// Accurate ECN tells three bits of the number of packets. Of 24 that are acknowledged at once, of
+/// which eight are marked, they do not go up at all.
+#[test]
+fn three_bits_and_bytes_tell_all_marks() {
+    let config = Config { ecn: true, accurate_ecn: true, ..Config::default() };
+    let marks = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&marks);
+    let (acked, network) =
+        send(&config, 400 * MSS, move |direction, has_data, number| match (direction, has_data) {
+            (Direction::Forward, true) if number.is_multiple_of(3) && number < 390 => {
+                counted.fetch_add(1, Ordering::Relaxed);
+                Fate::Marked
+            }
+            (Direction::Backward, false) if number > 5 && number % 11 != 0 && number < 150 => {
+                Fate::Lost
+            }
+            _ => Fate::Arrives,
+        });
+    let marks = marks.load(Ordering::Relaxed);
+    assert!(marks >= 130, "{marks}");
+    assert_eq!(marked(&acked), (marks, Bytes(marks * MSS)));
+    let stats = network.ends[0].endpoint.stats();
+    assert_eq!((stats.ce_packets, stats.ce_bytes), (marks, Bytes(marks * MSS)));
+}
+
+/// The acknowledgements of 100 packets with these marks, and the reductions.
+fn acknowledgements(accurate_ecn: bool, is_marked: impl Fn(usize) -> bool + 'static) -> (u64, u64) {
+    let config = Config { ecn: true, accurate_ecn, ..Config::default() };
+    let count = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&count);
+    let (_, network) = send(&config, 100 * MSS, move |direction, has_data, number| {
+        if (direction, has_data) == (Direction::Backward, false) {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+        if has_data && is_marked(number) { Fate::Marked } else { Fate::Arrives }
+    });
+    (count.load(Ordering::Relaxed), network.ends[0].endpoint.stats().marks)
+}
+
+/// RFC 9768, section 3.2.2.5.1: at once for the first of several marks, then for each second one.
+#[test]
+fn marks_one_after_the_other_are_acknowledged_in_pairs() {
+    let (plain, _) = acknowledgements(true, |_| false);
+    let (all, reductions) = acknowledgements(true, |_| true);
+    assert!(all <= plain + 2, "{all} beside {plain}");
+    assert!((5..=8).contains(&reductions), "once a round trip of 20 packets: {reductions}");
+    let (single, _) = acknowledgements(true, |number| number % 5 == 4);
+    assert!(single > plain + 5, "{single} beside {plain}");
+    let (classic, _) = acknowledgements(false, |_| true);
+    assert!(classic > all + 30, "{classic} beside {all}");
+}
+
+/// An echo stands until the sender confirms it, a counter grows once: what is marked while a
+/// reduction is under way is no further one.
+#[test]
+fn marks_within_a_round_trip_are_one_reduction() {
+    let early = |number: usize| (40..52).contains(&number);
+    assert_eq!(acknowledgements(true, early).1, 1);
+    assert_eq!(acknowledgements(true, |number| number == 40 || number == 70).1, 2);
+}
+
 /// Both directions' delays, apart: a packet that waits on its way changes one of them.
 #[test]
 fn timestamps_give_delays_of_both_directions() {

@@ -86,14 +86,18 @@ impl Flags {
     pub const SYN: Flags = Flags(0x02);
     /// The connection is gone.
     pub const RST: Flags = Flags(0x04);
+    /// Accurate ECN, the highest bit of its field (RFC 9768, section 3.2.2); [`Flags::CWR`] and
+    /// [`Flags::ECE`] are the others. In a header it is beside CWR; here it has the place of PSH,
+    /// which nothing sends.
+    pub const AE: Flags = Flags(0x08);
     /// `ack` is valid.
     pub const ACK: Flags = Flags(0x10);
     /// The segment carries [`CeCounters`]. Not a flag of the header: its place is that of URG,
     /// which nothing sends.
     pub const COUNTERS: Flags = Flags(0x20);
-    /// A marked packet arrived (RFC 3168).
+    /// A marked packet arrived (RFC 3168), or the lowest bit of accurate ECN.
     pub const ECE: Flags = Flags(0x40);
-    /// The congestion window was reduced (RFC 3168).
+    /// The congestion window was reduced (RFC 3168), or the middle bit of accurate ECN.
     pub const CWR: Flags = Flags(0x80);
 
     /// Whether all of `flags` are set.

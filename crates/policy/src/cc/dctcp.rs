@@ -65,6 +65,7 @@ impl Default for Dctcp {
 
 impl Windowed for Dctcp {
     const NAME: &'static str = "dctcp";
+    const IS_SCALABLE: bool = true;
 
     fn window(&self) -> &Window {
         &self.window

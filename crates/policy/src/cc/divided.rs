@@ -154,6 +154,10 @@ impl Controller for Divided {
         self.usual.wants_snapshots() || self.background.wants_snapshots()
     }
 
+    fn is_scalable(&self) -> bool {
+        self.usual.is_scalable()
+    }
+
     fn boxed_clone(&self) -> Box<dyn Controller> {
         Box::new(self.clone())
     }

@@ -27,6 +27,7 @@
 //! | `bbr` | [`Uncoupled`]`<`[`Bbr`]`>` | BBR version 3, draft-ietf-ccwg-bbr-06 |
 //! | `waimd` | [`Uncoupled`]`<`[`Waimd`]`>` | `MulTCP`: Crowcroft and Oechslin 1998 |
 //! | `dctcp` | [`Uncoupled`]`<`[`Dctcp`]`>` | RFC 8257 |
+//! | `prague` | [`Uncoupled`]`<`[`Prague`]`>` | draft-briscoe-iccrg-prague-congestion-control; Linux |
 //! | `ledbat` | [`Uncoupled`]`<`[`Ledbat`]`>` | RFC 6817 |
 //! | `ledbat++` | [`Uncoupled`]`<`[`LedbatPlusPlus`]`>` | draft-irtf-iccrg-ledbat-plus-plus |
 //! | `lp` | [`Uncoupled`]`<`[`Lp`]`>` | TCP-LP: Kuzmanovic and Knightly 2003; Linux |
@@ -64,6 +65,7 @@ mod mpfast;
 mod names;
 mod nice;
 mod olia;
+mod prague;
 mod reno;
 mod site;
 mod uncoupled;
@@ -100,6 +102,7 @@ pub use mpfast::{Alpha, Mpfast, MpfastOptions};
 pub use names::{KIND, NAMES, by_name};
 pub use nice::{Nice, NiceOptions};
 pub use olia::Olia;
+pub use prague::{Prague, PragueOptions};
 pub use reno::Reno;
 pub use site::{Place, Site};
 pub use uncoupled::{SinglePath, Uncoupled};
@@ -335,6 +338,12 @@ pub trait Controller: fmt::Debug + Send {
     /// keep a snapshot of each packet, and may report `None`. Senders ask when the subflow joins.
     fn wants_snapshots(&self) -> bool {
         true
+    }
+
+    /// Whether its rate falls with the part of marks itself and not with its root, as queues of L4S
+    /// want it (RFC 9331, section 4.3). Its packets may say so: ECT(1).
+    fn is_scalable(&self) -> bool {
+        false
     }
 
     /// A copy, with its state.

@@ -66,6 +66,11 @@ pub trait SinglePath: Clone + fmt::Debug + Send + 'static {
     fn wants_snapshots(&self) -> bool {
         true
     }
+
+    /// Whether queues of L4S are for it; see [`Controller::is_scalable`].
+    fn is_scalable(&self) -> bool {
+        false
+    }
 }
 
 /// Makes a [`Controller`] from a [`SinglePath`] algorithm: each subflow has a copy of its own,
@@ -210,6 +215,10 @@ impl<S: SinglePath> Controller for Uncoupled<S> {
 
     fn wants_snapshots(&self) -> bool {
         self.fresh.wants_snapshots()
+    }
+
+    fn is_scalable(&self) -> bool {
+        self.fresh.is_scalable()
     }
 
     fn boxed_clone(&self) -> Box<dyn Controller> {

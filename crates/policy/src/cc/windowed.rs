@@ -13,6 +13,8 @@ pub(super) trait Windowed: Clone + fmt::Debug + Send + 'static {
     const NAME: &'static str;
     /// Whether it uses the state at the time a packet was sent.
     const WANTS_SNAPSHOTS: bool = false;
+    /// Whether queues of L4S are for it.
+    const IS_SCALABLE: bool = false;
 
     fn window(&self) -> &Window;
 
@@ -84,5 +86,9 @@ impl<A: Windowed> SinglePath for A {
 
     fn wants_snapshots(&self) -> bool {
         A::WANTS_SNAPSHOTS
+    }
+
+    fn is_scalable(&self) -> bool {
+        A::IS_SCALABLE
     }
 }

@@ -43,12 +43,26 @@ pub enum Drops {
     Red { from: f64, to: f64, most: f64 },
 }
 
+/// The packets that a link marks.
+#[derive(Clone, Copy, Debug)]
+pub enum Marks {
+    /// Nothing.
+    None,
+    /// Those that find more than so many waiting.
+    Above(f64),
+    /// Every n-th.
+    Every(u64),
+    /// Random ones, in packets of a million.
+    Random(u64),
+}
+
 #[derive(Debug)]
 pub struct Link {
     pub rate: Rate,
     /// The queue limit in packets.
     pub buffer: f64,
     pub drops: Drops,
+    pub marks: Marks,
     free_at: Time,
     arrivals: u64,
     /// Packets dropped since the beginning.
@@ -65,6 +79,7 @@ impl Link {
             rate,
             buffer,
             drops,
+            marks: Marks::None,
             free_at: Time::ZERO,
             arrivals: 0,
             dropped: 0,
@@ -85,8 +100,8 @@ impl Link {
         (self.random >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// When the packet would leave the link, and whether it is delivered.
-    fn enqueue(&mut self, now: Time) -> (Time, bool) {
+    /// When the packet would leave the link, and what happens to it.
+    fn enqueue(&mut self, now: Time) -> (Time, Fate) {
         let service = MSS / self.rate;
         let queue = self.free_at.since(now).as_nanos() as f64 / service.as_nanos() as f64;
         self.met = (self.met.0 + queue, self.met.1 + 1);
@@ -103,11 +118,25 @@ impl Link {
             };
         if is_dropped {
             self.dropped += 1;
-        } else {
-            self.free_at = leaves;
+            return (leaves, Fate::Dropped);
         }
-        (leaves, !is_dropped)
+        self.free_at = leaves;
+        let is_marked = match self.marks {
+            Marks::None => false,
+            Marks::Above(most) => queue > most,
+            Marks::Every(n) => self.arrivals.is_multiple_of(n),
+            Marks::Random(share) => self.draw() < share as f64 / 1e6,
+        };
+        (leaves, if is_marked { Fate::Marked } else { Fate::Arrives })
     }
+}
+
+/// What happens to a packet on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fate {
+    Arrives,
+    Marked,
+    Dropped,
 }
 
 #[derive(Debug)]
@@ -125,6 +154,8 @@ pub struct Subflow {
     round_end: u64,
     /// Losses of packets sent before this belong to the last congestion event.
     cut_at: Option<Time>,
+    /// Marks of packets sent before this, likewise.
+    marked_at: Option<Time>,
     /// The window in whole packets at the end of each round trip.
     pub curve: Vec<u64>,
     /// Bytes delivered since the beginning, when the last of them arrived, and when it was sent.
@@ -174,7 +205,7 @@ enum Event {
         stamp: Stamp,
         window: Bytes,
         in_flight: Bytes,
-        arrived: bool,
+        fate: Fate,
     },
     Ready {
         flow: usize,
@@ -252,6 +283,7 @@ impl Model {
             round: 0,
             round_end: 0,
             cut_at: None,
+            marked_at: None,
             curve: Vec::new(),
             total: 0,
             delivered_at: Time::ZERO,
@@ -311,12 +343,16 @@ impl Model {
                     self.send(flow, at);
                 }
             }
-            Event::Answer { flow, subflow, arrived: false, stamp, in_flight, .. } => {
+            Event::Answer { flow, subflow, fate: Fate::Dropped, stamp, in_flight, .. } => {
                 self.handle_loss(flow, subflow, stamp.sent_at, in_flight);
                 self.send(flow, subflow);
             }
-            Event::Answer { flow, subflow, packet, stamp, window, .. } => {
-                self.handle_arrival(flow, subflow, packet, stamp, window);
+            Event::Answer { flow, subflow, packet, stamp, window, fate, .. } => {
+                if fate == Fate::Marked {
+                    self.handle_mark(flow, subflow, stamp.sent_at);
+                }
+                let is_marked = fate == Fate::Marked;
+                self.handle_arrival(flow, subflow, (packet, is_marked), stamp, window);
                 self.send(flow, subflow);
             }
             Event::Ready { flow, subflow } => {
@@ -348,13 +384,32 @@ impl Model {
         );
         if subflow.cut_at.is_none_or(|cut_at| sent_at >= cut_at) {
             subflow.cut_at = Some(self.now);
+            subflow.marked_at = Some(self.now);
             let congestion = Congestion { signal: Signal::Loss, in_flight: subflow.in_flight };
             controller.handle_congestion(self.now, subflow.id, &congestion);
         }
         subflow.in_flight -= MSS;
     }
 
-    fn handle_arrival(&mut self, flow: usize, at: usize, packet: u64, stamp: Stamp, window: Bytes) {
+    /// A marked packet is congestion once a round trip, and no recovery.
+    fn handle_mark(&mut self, flow: usize, at: usize, sent_at: Time) {
+        let Flow { controller, subflows, .. } = &mut self.flows[flow];
+        let subflow = &mut subflows[at];
+        if subflow.marked_at.is_none_or(|marked_at| sent_at >= marked_at) {
+            subflow.marked_at = Some(self.now);
+            let congestion = Congestion { signal: Signal::Mark, in_flight: subflow.in_flight };
+            controller.handle_congestion(self.now, subflow.id, &congestion);
+        }
+    }
+
+    fn handle_arrival(
+        &mut self,
+        flow: usize,
+        at: usize,
+        (packet, is_marked): (u64, bool),
+        stamp: Stamp,
+        window: Bytes,
+    ) {
         let clocks = self.clocks;
         let Flow { controller, subflows, .. } = &mut self.flows[flow];
         let subflow = &mut subflows[at];
@@ -390,8 +445,8 @@ impl Model {
             delivery_rate: (interval >= subflow.min_rtt)
                 .then(|| Bytes(subflow.total - stamp.delivered) / interval),
             round: subflow.round,
-            ce_packets: 0,
-            ce_bytes: Bytes::ZERO,
+            ce_packets: u64::from(is_marked),
+            ce_bytes: if is_marked { MSS } else { Bytes::ZERO },
             is_app_limited: false,
             in_recovery: subflow.cut_at.is_some_and(|cut_at| sent_at < cut_at),
             slow_start_divisor: 1,
@@ -445,11 +500,11 @@ impl Model {
             );
             let packet = subflow.sent;
             subflow.sent += 1;
-            let (leaves, arrived) = self.links[subflow.link].enqueue(self.now);
+            let (leaves, fate) = self.links[subflow.link].enqueue(self.now);
             let answer_at = leaves + subflow.propagation;
             self.admit(
                 answer_at,
-                Event::Answer { flow, subflow: at, packet, stamp, window, in_flight, arrived },
+                Event::Answer { flow, subflow: at, packet, stamp, window, in_flight, fate },
             );
         }
     }

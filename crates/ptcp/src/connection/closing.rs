@@ -126,7 +126,7 @@ impl Route {
             *allowed = allowed.checked_sub(packet.datagram_len() as u64)?;
         }
         self.next += 1;
-        Some(Transmit { path: self.id, packet, is_ecn_capable: false })
+        Some(Transmit { path: self.id, packet, is_ecn_capable: false, is_scalable: false })
     }
 }
 

@@ -56,6 +56,8 @@ pub struct Transmit {
     pub packet: Packet,
     /// Whether it is ECN-capable.
     pub is_ecn_capable: bool,
+    /// Whether it is ECN-capable and of a scalable congestion control: ECT(1) (RFC 9331).
+    pub is_scalable: bool,
 }
 
 /// An event for the application or the driver of the connection.

@@ -480,7 +480,9 @@ impl Paths {
             *skip_in = SKIP_EVERY + more;
         }
         packet.number = subflow.handle_sent(now, Bytes(bytes as u64), binding, controller.as_mut());
-        Transmit { path: path.id, packet, is_ecn_capable: path.is_ecn_capable }
+        let is_ecn_capable = path.is_ecn_capable;
+        let is_scalable = is_ecn_capable && path.is_scalable;
+        Transmit { path: path.id, packet, is_ecn_capable, is_scalable }
     }
 
     /// Sends a packet that is not ack-eliciting, unless its path is gone or its address may not
@@ -494,7 +496,7 @@ impl Paths {
         }
         packet.number = path.non_eliciting_number(now);
         path.handle_sent(now, bytes, &packet.body);
-        Some(Transmit { path: id, packet, is_ecn_capable: false })
+        Some(Transmit { path: id, packet, is_ecn_capable: false, is_scalable: false })
     }
 
     /// The size probe of an open path that is due: token and size.

@@ -23,6 +23,7 @@ pub(crate) struct Sent {
     pub(crate) to_server: bool,
     pub(crate) packet: Packet,
     pub(crate) is_ecn_capable: bool,
+    pub(crate) is_scalable: bool,
 }
 
 impl From<&testnet::Sent<ptcp::Transmit>> for Sent {
@@ -33,6 +34,7 @@ impl From<&testnet::Sent<ptcp::Transmit>> for Sent {
             to_server: sent.direction == Direction::Forward,
             packet: sent.packet.packet.clone(),
             is_ecn_capable: sent.packet.is_ecn_capable,
+            is_scalable: sent.packet.is_scalable,
         }
     }
 }

@@ -130,6 +130,23 @@ fn nothing_is_marked_unless_wanted() {
 }
 
 #[test]
+fn only_what_is_ecn_capable_says_that_it_is_scalable() {
+    for is_scalable in [false, true] {
+        let mut pair = one(&Config { ecn: true, is_scalable, ..Config::default() });
+        pair.bulk(Bytes::mib(1));
+        pair.run_for(ms(400));
+        assert!(pair.log().iter().any(|sent| sent.is_ecn_capable));
+        let are_right =
+            pair.log().iter().all(|sent| sent.is_scalable == (is_scalable && sent.is_ecn_capable));
+        assert!(are_right, "{is_scalable}");
+    }
+    let mut pair = one(&Config { is_scalable: true, ..Config::default() });
+    pair.bulk(Bytes::mib(1));
+    pair.run_for(ms(400));
+    assert!(pair.log().iter().all(|sent| !sent.is_scalable));
+}
+
+#[test]
 fn a_path_that_drops_ecn_capable_packets_still_works() {
     let mut pair = one(&Config { ecn: true, ..Config::default() });
     pair.fates(|sent| if sent.is_ecn_capable { Fate::Lost } else { Fate::Arrives });

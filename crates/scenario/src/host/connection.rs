@@ -406,7 +406,7 @@ const AHEAD: Bytes = Bytes(15_000);
 #[inline]
 pub(super) fn packet(connection: u32, transmit: &Transmit) -> Packet {
     let bytes = u16::try_from(transmit.bytes.0).expect("the file's reader bounds the MSS");
-    let ecn = Ecn::of(transmit);
+    let ecn = Ecn::of(transmit.is_ecn_capable, transmit.is_scalable);
     Packet::Tcp { connection, bytes, ecn, segment: transmit.segment }
 }
 

@@ -59,7 +59,7 @@ impl Passenger {
             ack: self.initial[1 - side].wrapping_add(low(segment.ack)),
             window: u16::try_from(segment.window >> scale).unwrap_or(u16::MAX),
             len: segment.len,
-            flags: Flags(segment.flags.0 & !Flags::COUNTERS.0),
+            flags: Flags(segment.flags.0 & !(Flags::COUNTERS.0 | Flags::AE.0)),
             scale: is_syn.then_some(self.scale),
             mss: is_syn.then_some(self.mss),
         }

@@ -255,6 +255,6 @@ impl Sockets {
 /// The packet of a segment with a piece of a record.
 fn in_stream(connection: u32, piece: Piece, transmit: &Transmit) -> Packet {
     let bytes = u16::try_from(transmit.bytes.0).expect("the file's reader bounds the MSS");
-    let ecn = Ecn::of(transmit);
+    let ecn = Ecn::of(transmit.is_ecn_capable, transmit.is_scalable);
     Packet::Record { connection, piece, bytes, ecn, header: Header::of(&transmit.segment) }
 }

@@ -328,7 +328,7 @@ impl Striped {
             if let Some((clock, acks)) = &mut self.clock {
                 transmit.packet.body = clock.sent(now, transmit.packet.body, acks);
             }
-            let ecn = if transmit.is_ecn_capable { Ecn::Capable } else { Ecn::Incapable };
+            let ecn = Ecn::of(transmit.is_ecn_capable, transmit.is_scalable);
             let connection = self.first + u32::from(transmit.path.0);
             out.send(
                 self.routes[usize::from(transmit.path.0)],

@@ -388,9 +388,9 @@ impl Link {
         while let Some(datagram) = dialer.poll_transmit(now) {
             let Some(number) = self.route_of.get(&SubflowId(0)) else { break };
             let Some(route) = self.routes.get_mut(number) else { break };
-            route.prepare(datagram.len(), false, sockets);
+            route.prepare(datagram.len(), None, sockets);
             route.batch.bytes.extend_from_slice(&datagram);
-            route.note(datagram.len(), false);
+            route.note(datagram.len(), None);
             route.flush(sockets);
         }
         while let Some(event) = self.dialer.as_mut().and_then(Dialer::poll_event) {

@@ -69,26 +69,26 @@ pub(super) struct Batch {
     pub(super) bytes: Vec<u8>,
     segment: usize,
     count: usize,
-    is_ecn_capable: bool,
+    ecn: Option<EcnCodepoint>,
     /// Whether it takes no more, because the last one is shorter.
     is_closed: bool,
 }
 
 impl Batch {
     /// Whether a datagram fits.
-    fn takes(&self, len: usize, is_ecn_capable: bool, most: usize) -> bool {
+    fn takes(&self, len: usize, ecn: Option<EcnCodepoint>, most: usize) -> bool {
         self.count == 0
             || !self.is_closed
                 && len <= self.segment
-                && is_ecn_capable == self.is_ecn_capable
+                && ecn == self.ecn
                 && self.count < most
                 && self.bytes.len() + len <= MOST_OFFLOADED
     }
 
     /// A datagram was appended.
-    fn note(&mut self, len: usize, is_ecn_capable: bool) {
+    fn note(&mut self, len: usize, ecn: Option<EcnCodepoint>) {
         if self.count == 0 {
-            (self.segment, self.is_ecn_capable) = (len, is_ecn_capable);
+            (self.segment, self.ecn) = (len, ecn);
         }
         self.is_closed = len < self.segment;
         self.count += 1;
@@ -124,16 +124,16 @@ impl RouteEnd {
     }
 
     /// Makes room in the batch for a datagram, sending it first if it does not fit.
-    pub(super) fn prepare(&mut self, len: usize, is_ecn_capable: bool, sockets: &Sockets) {
+    pub(super) fn prepare(&mut self, len: usize, ecn: Option<EcnCodepoint>, sockets: &Sockets) {
         let most = sockets.get(self.socket).map_or(1, UdpSocket::most_segments);
-        if !self.batch.takes(len, is_ecn_capable, most) {
+        if !self.batch.takes(len, ecn, most) {
             self.flush(sockets);
         }
     }
 
     /// A datagram was appended to the batch.
-    pub(super) fn note(&mut self, len: usize, is_ecn_capable: bool) {
-        self.batch.note(len, is_ecn_capable);
+    pub(super) fn note(&mut self, len: usize, ecn: Option<EcnCodepoint>) {
+        self.batch.note(len, ecn);
     }
 
     /// Whether it carries data.
@@ -185,13 +185,13 @@ impl RouteEnd {
     }
 
     fn send(&self, batch: &Batch, sockets: &Sockets) -> io::Result<()> {
-        let Batch { bytes, segment, is_ecn_capable, .. } = batch;
+        let Batch { bytes, segment, ecn, .. } = batch;
         sockets.send(
             self.socket,
             &Outgoing {
                 to: self.remote,
                 source: self.source,
-                ecn: is_ecn_capable.then_some(EcnCodepoint::Ect0),
+                ecn: *ecn,
                 is_lower_effort: self.is_lower_effort,
                 bytes,
                 segment: *segment,

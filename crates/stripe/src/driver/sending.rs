@@ -10,6 +10,7 @@ use wire::ptcp::{Body, StreamData};
 use super::link::Link;
 use super::sockets::Sockets;
 use crate::clock::StampedClock;
+use crate::socket::EcnCodepoint;
 
 /// Packets after which the clock is read again.
 const PACKETS: u32 = 32;
@@ -51,14 +52,18 @@ impl Link {
         transmit: &Transmit,
         sockets: &Sockets,
     ) -> Result<(), SealError> {
-        let Transmit { path, packet, is_ecn_capable } = transmit;
+        let Transmit { path, packet, .. } = transmit;
         let path = *path;
         let raw = match packet.body {
             Body::Raw { len } => self.entrusted.take(path, len),
             _ => None,
         };
         // A guest's packets are as capable as what is in them (RFC 6040, section 4.1).
-        let is_ecn_capable = raw.as_ref().map_or(*is_ecn_capable, |raw| raw.is_ecn_capable);
+        let ecn = match &raw {
+            Some(raw) => raw.is_ecn_capable.then_some(EcnCodepoint::Ect0),
+            None if transmit.is_scalable => Some(EcnCodepoint::Ect1),
+            None => transmit.is_ecn_capable.then_some(EcnCodepoint::Ect0),
+        };
         // A path without a route is retired; a packet of it counts as lost.
         let Some(number) = self.route_of.get(&path) else { return Ok(()) };
         let Some(route) = self.routes.get_mut(number) else { return Ok(()) };
@@ -68,7 +73,7 @@ impl Link {
         }
         route.signs.handle_sent(now);
         self.signs.handle_sent(now);
-        route.prepare(len, is_ecn_capable, sockets);
+        route.prepare(len, ecn, sockets);
         let number = PacketNumber { path, number: packet.number };
         let start = route.batch.bytes.len();
         let datagram = match packet.body {
@@ -106,7 +111,7 @@ impl Link {
             tracing::error!(?packet, "the bytes of a packet are gone");
         }
         if sealed.is_ok() && is_whole {
-            route.note(len, is_ecn_capable);
+            route.note(len, ecn);
             self.carried.add_sent(route.remote.ip(), len);
         } else {
             // It counts as lost.

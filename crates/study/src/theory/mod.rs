@@ -4,6 +4,8 @@
 mod coupled;
 mod cubic;
 mod fast;
+mod known;
+mod l4s;
 mod reno;
 
 use crate::figure::{Figure, File, Study};
@@ -101,6 +103,53 @@ pub const STUDY: Study = Study {
                 text: include_str!("../../../../papers/theory/coupled-congested.toml"),
             }],
             make: coupled::congested,
+        },
+        Figure {
+            name: "l4s",
+            title: "Prague beside CUBIC at a dual queue",
+            about: "A flow of each at DualPI2, at 4 to 200 Mbit/s and round trips of 5 to 100 ms. \
+                    The rates are to be roughly equal (RFC 9332, section 2.1), the packets of \
+                    Prague to wait for a millisecond, those of CUBIC for 15 (appendix A).",
+            files: &[File {
+                name: "l4s.toml",
+                text: include_str!("../../../../papers/theory/l4s.toml"),
+            }],
+            make: l4s::rates,
+        },
+        Figure {
+            name: "l4s-mixes",
+            title: "Mixes of Prague and CUBIC at a dual queue",
+            about: "One, five and nine flows of each at DualPI2: each flow is to have about the \
+                    same rate, whatever the numbers (RFC 9332, section 2.1).",
+            files: &[File {
+                name: "l4s-mixes.toml",
+                text: include_str!("../../../../papers/theory/l4s-mixes.toml"),
+            }],
+            make: l4s::mixes,
+        },
+        Figure {
+            name: "known-bbr",
+            title: "BBR beside CUBIC by the buffer",
+            about: "A flow of each at a drop-tail queue. Version 1 of BBR took most of the line at \
+                    small buffers and half of it at deep ones (Ware, Mukerjee, Seshan and Sherry \
+                    2019), version 2 less than its share at deep ones; ours is version 3.",
+            files: &[File {
+                name: "known-bbr.toml",
+                text: include_str!("../../../../papers/theory/known-bbr.toml"),
+            }],
+            make: known::bbr,
+        },
+        Figure {
+            name: "known-ledbat",
+            title: "LEDBAT++ beside BBR",
+            about: "A flow of each at a drop-tail queue. LEDBAT++ yields to BBR above round trips \
+                    of 60 ms, below version 2 of BBR yields to LEDBAT++ (Bagnulo and \
+                    García-Martínez 2022).",
+            files: &[File {
+                name: "known-ledbat.toml",
+                text: include_str!("../../../../papers/theory/known-ledbat.toml"),
+            }],
+            make: known::ledbat,
         },
     ],
     real: None,

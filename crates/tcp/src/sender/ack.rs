@@ -9,7 +9,7 @@ use wire::tcp::{CeCounters, Flags, SackBlock, Segment};
 
 use super::scoreboard::{Record, SendContext};
 use super::{Phase, Sender, SpuriousCheck, stamp_of};
-use crate::{Detection, NEVER};
+use crate::{Detection, NEVER, accurate_ecn};
 
 /// Duplicate acknowledgements that indicate a loss.
 const DUPLICATES: u32 = 3;
@@ -19,6 +19,8 @@ const DUPLICATES: u32 = 3;
 struct Delivered {
     /// Payload bytes delivered.
     bytes: u64,
+    /// The packets with these.
+    packets: u32,
     /// The latest sent of the delivered packets.
     newest: Option<Newest>,
     /// The round-trip time of the latest sent packet that was not retransmitted.
@@ -51,9 +53,8 @@ impl Sender {
         if !has_moved_window
             && segment.ack == self.una
             && segment.sack_count == 0
-            && !segment.flags.has(Flags::ECE)
-            && !segment.flags.has(Flags::COUNTERS)
             && self.una == self.next
+            && !self.has_news_of_marks(segment)
         {
             // The usual case of an endpoint that only receives: the acknowledgement has no news.
             debug_assert!(
@@ -61,9 +62,6 @@ impl Sender {
                 "what ends a phase was acknowledged"
             );
             return;
-        }
-        if segment.flags.has(Flags::COUNTERS) {
-            self.count_marks(segment.ce());
         }
         // The newest segment tells the window, a smaller one too (RFC 9293, section 3.10.7.4).
         if (segment.seq, segment.ack) >= self.window_told {
@@ -77,6 +75,7 @@ impl Sender {
         let was_impatient = self.is_impatient();
         let in_flight = self.next - self.una;
         let delivered = self.take_delivered(now, segment, highest);
+        let is_marked = self.has_news_of_marks(segment) && self.take_marks(segment, &delivered);
         let is_duplicate = !has_advanced
             && segment.ack == old_una
             && segment.span() == 0
@@ -99,13 +98,10 @@ impl Sender {
         } else {
             self.count_duplicates(now, is_duplicate, has_advanced, old_una, cc)
         };
-        if segment.flags.has(Flags::ECE)
-            && self.una > self.marked_until
-            && matches!(self.phase, Phase::Open)
-        {
+        if is_marked && self.una > self.marked_until && matches!(self.phase, Phase::Open) {
             self.stats.marks += 1;
             self.marked_until = self.next;
-            self.owes_cwr = true;
+            self.owes_cwr = !self.config.accurate_ecn;
             let in_flight = self.flight_size(cc);
             cc.handle_congestion(now, self.id, &Congestion { signal: Signal::Mark, in_flight });
         }
@@ -132,6 +128,7 @@ impl Sender {
         let min_rtt = path.rtt.min();
         let mut each = |record: &Record, context: Option<&SendContext>| {
             delivered.bytes += record.payload();
+            delivered.packets += 1;
             if delivered
                 .newest
                 .is_none_or(|newest| (newest.sent_at, newest.seq) <= (record.sent_at, record.seq))
@@ -184,14 +181,33 @@ impl Sender {
         delivered
     }
 
-    /// The receiver's counters of marks have this state.
+    /// Whether a segment says anything of marks beyond what is known. Without marks and without
+    /// accurate ECN it has none of these flags, and the configuration is not looked at.
+    #[inline]
+    fn has_news_of_marks(&self, segment: &Segment) -> bool {
+        let flags = Flags::AE.with(Flags::ECE).with(Flags::COUNTERS);
+        segment.flags.0 & flags.0 != 0
+            && !(self.config.accurate_ecn && accurate_ecn::is_known(self.ce, segment))
+    }
+
+    /// What an acknowledgement says of marks; whether it is a sign of congestion.
     #[cold]
-    fn count_marks(&mut self, ce: CeCounters) {
-        if let Some(new) = ce.since(self.ce) {
-            self.ce = ce;
-            self.stats.ce_packets += u64::from(new.packets);
-            self.stats.ce_bytes += Bytes(u64::from(new.bytes));
-        }
+    fn take_marks(&mut self, segment: &Segment, delivered: &Delivered) -> bool {
+        let new = if !self.config.accurate_ecn {
+            segment.ce().since(self.ce)
+        } else if delivered.packets > 0 {
+            let Delivered { packets, bytes, .. } = *delivered;
+            Some(accurate_ecn::news(self.ce, segment, packets, bytes))
+        } else {
+            // It may be older than the last one, and its three bits would go up by nearly a turn.
+            None
+        };
+        let CeCounters { packets, bytes } = new.unwrap_or_default();
+        self.ce.packets = self.ce.packets.wrapping_add(packets);
+        self.ce.bytes = self.ce.bytes.wrapping_add(bytes);
+        self.stats.ce_packets += u64::from(packets);
+        self.stats.ce_bytes += Bytes(u64::from(bytes));
+        if self.config.accurate_ecn { packets > 0 } else { segment.flags.has(Flags::ECE) }
     }
 
     /// The one-way delays of the data and of its acknowledgement by the timestamps, as LEDBAT over

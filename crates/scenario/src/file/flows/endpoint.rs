@@ -68,9 +68,13 @@ pub(super) fn endpoint(section: &Section<'_>) -> Result<tcp::Config> {
         ])?;
     }
     if let Some(value) = section.get("ecn") {
-        config.is_scalable = value.is_text();
-        config.ecn =
-            if value.is_text() { value.word(&[("l4s", true)])? } else { value.boolean()? };
+        // L4S wants accurate feedback (RFC 9331, section 4.2).
+        config.accurate_ecn = value.is_text();
+        (config.ecn, config.is_scalable) = if value.is_text() {
+            value.word(&[("accurate", (true, false)), ("l4s", (true, true))])?
+        } else {
+            (value.boolean()?, false)
+        };
     }
     for (key, slot) in [
         ("pacing", &mut config.pacing),

@@ -102,7 +102,6 @@ fn config(section: &Section<'_>) -> Result<Config> {
         }
     }
     for (key, slot) in [
-        ("ecn", &mut config.ecn),
         ("pacing", &mut config.pacing),
         ("hystart", &mut config.hystart),
         ("reinject", &mut config.reinject),
@@ -111,6 +110,11 @@ fn config(section: &Section<'_>) -> Result<Config> {
         if let Some(value) = section.get(key) {
             *slot = value.boolean()?;
         }
+    }
+    if let Some(value) = section.get("ecn") {
+        config.is_scalable = value.is_text();
+        config.ecn =
+            if value.is_text() { value.word(&[("l4s", true)])? } else { value.boolean()? };
     }
     if let Some(value) = section.get("restripe") {
         config.restripe = value.word(&[("lost", Restripe::Lost), ("window", Restripe::Window)])?;
