@@ -43,35 +43,35 @@ const SILENCE: Duration = Duration::from_secs(5);
 struct Ended {
     why: String,
     is_refusal: bool,
-    way: Way,
+    response: Response,
 }
 
-/// What the end of an attempt or a connection says of the way to the relay.
+/// What came by the way to the relay when an attempt or a connection ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    /// It may be to blame: nothing came.
+enum Response {
+    /// Nothing: the way may be to blame.
     Silent,
-    /// It leads to a host at which nobody listens.
+    /// That nobody listens there.
     Refused,
-    /// Nothing.
-    Unknown,
+    /// Something else.
+    Other,
 }
 
 impl Ended {
     fn lost(why: String) -> Ended {
-        Ended { why, is_refusal: false, way: Way::Unknown }
+        Ended { why, is_refusal: false, response: Response::Other }
     }
 
     fn silent() -> Ended {
-        Ended { way: Way::Silent, ..Ended::lost("it does not answer".into()) }
+        Ended { response: Response::Silent, ..Ended::lost("it does not answer".into()) }
     }
 
     /// There is no connection to the relay's host.
     #[expect(clippy::needless_pass_by_value, reason = "the function of `map_err`")]
     fn unconnected(error: std::io::Error) -> Ended {
         let is_refused = error.kind() == std::io::ErrorKind::ConnectionRefused;
-        let way = if is_refused { Way::Refused } else { Way::Unknown };
-        Ended { way, ..Ended::lost(error.to_string()) }
+        let response = if is_refused { Response::Refused } else { Response::Other };
+        Ended { response, ..Ended::lost(error.to_string()) }
     }
 }
 
@@ -173,10 +173,10 @@ pub(super) async fn keep(shared: Arc<ClientShared>) {
             }
             Err(ended) => ended,
         };
-        match ended.way {
-            Way::Silent => ways.handle_silence(),
-            Way::Refused => ways.handle_refused(),
-            Way::Unknown => {}
+        match ended.response {
+            Response::Silent => ways.handle_silence(),
+            Response::Refused => ways.handle_refused(),
+            Response::Other => {}
         }
         tracing::debug!(relay = %shared.options.name, why = ended.why, "no control connection");
         shared.handle_ended(ended);
