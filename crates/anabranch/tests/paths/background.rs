@@ -232,8 +232,8 @@ fn a_host_in_the_background_is_sent_to_over_udp() {
         let paths = summary["paths"].as_array().expect("a list").iter();
         let is_udp =
             |path: &&Value| path["name"].as_str().is_some_and(|name| name.ends_with("(udp)"));
-        let bytes = |path: &Value| path["bytes"].as_u64().expect("a count");
-        let over_udp: u64 = paths.filter(is_udp).map(bytes).sum();
+        let done = |path: &Value| path["done"].as_u64().expect("a count");
+        let over_udp: u64 = paths.filter(is_udp).map(done).sum();
         let share = over_udp * 100 / u64::from(4 * SHORT);
         assert_eq!(share > 60, is_quiet, "{share} % over UDP: {}", sent.said());
     }
