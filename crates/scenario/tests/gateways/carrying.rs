@@ -48,7 +48,8 @@ fn what_waits_at_the_exit_is_counted() {
     let waits: Vec<u64> = exit.waits.buckets().map(|(_, packets)| packets).collect();
     let gone: u64 = waits.iter().sum();
     assert!(exit.waited - gone < 100, "few still wait: {exit:?}");
-    // The delays of the paths differ by 5.2 ms, and their queues by the 5 ms that make a packet late.
+    // The delays of the paths differ by 5.2 ms, and their queues by the 5 ms that make a packet
+    // late.
     assert!(waits[4..].iter().sum::<u64>() * 10 < gone, "nearly all for less than 10 ms: {exit:?}");
     let [_, exit] = run(PAIR, &[]).gateways[0];
     assert_eq!(exit.waits.buckets().map(|(_, packets)| packets).sum::<u64>(), 0, "{exit:?}");
