@@ -179,6 +179,10 @@ impl Paths {
         let subflow = self.get(id).and_then(Path::subflow);
         let start = subflow.map(|subflow| subflow.start(config));
         self.controller.handle_background(now, id, is_background, start.as_ref());
+        // The background has a controller of its own, which is none of low latency.
+        if let Some(path) = self.get_mut(id) {
+            path.is_scalable = config.is_scalable && !is_background;
+        }
     }
 
     /// Removes a path; what was in flight on it becomes an outcome. Returns whether it was in use.

@@ -139,6 +139,14 @@ fn only_what_is_ecn_capable_says_that_it_is_scalable() {
         let are_right =
             pair.log().iter().all(|sent| sent.is_scalable == (is_scalable && sent.is_ecn_capable));
         assert!(are_right, "{is_scalable}");
+        let (now, sent) = (pair.now(), pair.log().len());
+        pair.client().set_path_background(now, SubflowId(0), true);
+        pair.bulk(Bytes::mib(1));
+        pair.run_for(ms(400));
+        // The other end has its own controllers.
+        let log: Vec<_> = pair.log().into_iter().skip(sent).filter(|sent| sent.to_server).collect();
+        assert!(log.iter().any(|sent| sent.is_ecn_capable));
+        assert!(log.iter().all(|sent| !sent.is_scalable));
     }
     let mut pair = one(&Config { is_scalable: true, ..Config::default() });
     pair.bulk(Bytes::mib(1));
