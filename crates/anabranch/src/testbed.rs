@@ -175,7 +175,10 @@ impl Namespaces {
         let mut why = String::new();
         for attempt in 1..=NETWORK_ATTEMPTS {
             self.stop.check()?;
-            let (measured, is_valid, exceeded) = run()?;
+            let ended = run();
+            // A signal to all programs cuts the run short, or makes one of them fail.
+            self.stop.check()?;
+            let (measured, is_valid, exceeded) = ended?;
             if self.counted(is_valid, &exceeded, &mut why) {
                 return Ok((measured, attempt));
             }
@@ -235,7 +238,9 @@ impl Testbed for Namespaces {
         let mut why = String::new();
         for attempt in 1..=ATTEMPTS {
             self.stop.check()?;
-            if let Some(measured) = self.attempt(trial, &mut why)? {
+            let ended = self.attempt(trial, &mut why);
+            self.stop.check()?;
+            if let Some(measured) = ended? {
                 return Ok(Measured { attempts: attempt, ..measured });
             }
         }
@@ -356,4 +361,38 @@ fn failed(error: impl std::error::Error) -> StudyError {
 fn file_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StudyError {
     let path = path.to_path_buf();
     move |error| StudyError::Testbed(format!("cannot {action} {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn testbed(stop: &Arc<Stop>) -> Namespaces {
+        Namespaces {
+            scratch: Scratch::private("stopped").unwrap(),
+            sources: Mutex::default(),
+            runs: AtomicU32::new(0),
+            mptcp: Err("there is none".into()),
+            counts_late: true,
+            tells_paths: false,
+            stop: Arc::clone(stop),
+        }
+    }
+
+    /// Found with Ctrl-C while runs with late links counted: what was left of the run was judged.
+    #[test]
+    fn a_run_that_a_signal_cuts_short_does_not_count() {
+        let cut_short = || Ok(((), false, vec!["it ended early".into()]));
+        let fails = || Err(StudyError::Testbed("a program was killed".into()));
+        let stop = Arc::<Stop>::default();
+        assert_eq!(testbed(&stop).network(cut_short).unwrap().1, 1);
+        for run in [&cut_short as &dyn Fn() -> _, &fails] {
+            let stop = Arc::<Stop>::default();
+            let ended = testbed(&stop).network(|| {
+                stop.ask(15);
+                run()
+            });
+            assert!(matches!(ended, Err(StudyError::Stopped(15))), "{ended:?}");
+        }
+    }
 }
