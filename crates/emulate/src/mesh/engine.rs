@@ -291,7 +291,7 @@ fn addresses(data: &[u8]) -> Option<(Ipv4Addr, Ipv4Addr)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mesh::{DevicePlan, HostPlan, LanePlan, LinkPlan, WindowSpan};
+    use crate::mesh::{DevicePlan, HostPlan, LanePlan, LinkPlan, LinkWindow, WindowSpan};
     use crate::packet::tests::udp;
     use link::{Profile, SharedProfile};
     use units::{Rate, Seed};
@@ -459,6 +459,23 @@ mod tests {
             std::iter::from_fn(|| engine.poll_transmit(at(30_000))).collect();
         assert_eq!(arrived.len(), 1, "the other one fell into the blackout");
         assert_eq!(engine.started(), Some(at(20_000)));
+    }
+
+    /// Found with a run that a signal cut short: counters at its beginning were subtracted from
+    /// none.
+    #[test]
+    fn a_window_that_has_not_ended_has_nothing() {
+        let mut plan = plan();
+        plan.windows.insert(0, WindowSpan { from: ms(5), to: ms(20) });
+        let mut engine = engine(&plan);
+        for millis in [0, 6] {
+            engine.handle_packet(at(millis), 0, &udp((A, 1), (B, 2), &[0; 1_472]));
+        }
+        while engine.poll_transmit(at(50)).is_some() {}
+        let links = engine.measurer().reports(&plan);
+        assert_eq!(links[0].windows[0].packets, 1);
+        assert!(!engine.measurer().is_complete());
+        assert!(links.iter().all(|link| link.windows[1] == LinkWindow::default()));
     }
 
     #[test]

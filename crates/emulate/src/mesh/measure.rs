@@ -21,7 +21,7 @@ pub struct WindowSpan {
 pub struct LinkMeasures {
     /// Its name.
     pub name: String,
-    /// Each window, in the order of the plan.
+    /// Each window, in the order of the plan; one that had not ended with the run has nothing.
     pub windows: Vec<LinkWindow>,
 }
 
@@ -154,6 +154,9 @@ impl Measurer {
                 name: link.name.clone(),
                 windows: (self.windows.iter().zip(&self.records))
                     .map(|(window, records)| {
+                        if place(window.to) >= self.passed {
+                            return LinkWindow::default();
+                        }
                         let bits = capacity[place(window.to)] - capacity[place(window.from)];
                         records[index].window(window.to - window.from, float(bits) / 1e9)
                     })
