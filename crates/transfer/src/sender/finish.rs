@@ -61,14 +61,14 @@ impl Sender {
         if room >= GRAIN {
             return most.min(room);
         }
-        // Rounding may leave a rest that fits no path: the path that delivers it first takes it.
-        let through = |path: &super::path::Path| path.arrival(now, path.outstanding() + most);
+        // Rounding may leave a rest that fits no path: the path that delivers a grain first takes
+        // it. All paths and [`Sender::steal`] compare the same amount, or each leaves it to others.
         let others = self
             .paths
             .values()
             .filter(|other| other.is_active() && other.is_attended(now, self.config.stall_after));
-        let first = others.map(through).fold(f64::INFINITY, f64::min);
-        if through(path) <= first { most } else { 0 }
+        let first = others.map(|other| other.rest_arrival(now, 0)).fold(f64::INFINITY, f64::min);
+        if path.rest_arrival(now, 0) <= first { most } else { 0 }
     }
 }
 

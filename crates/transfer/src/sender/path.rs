@@ -8,6 +8,7 @@ use super::answers::Answers;
 use super::extent_queue::ExtentQueue;
 use super::meter::{Meter, as_rate};
 use super::types::{PathReport, PathState, PathTraits, Reason, Sample};
+use crate::layout::GRAIN;
 use crate::{Extent, ExtentSet};
 
 /// One path: its task, its data in flight, its rate.
@@ -144,6 +145,11 @@ impl Path {
         let one_way = self.base_rtt().as_secs_f64() / 2.0;
         let queue = Bytes(ahead).as_f64() / rate;
         (queue - one_way).max(one_way)
+    }
+
+    /// Seconds until `more` bytes behind the outstanding ones arrive, or one grain if that is more.
+    pub(super) fn rest_arrival(&self, now: Time, more: u64) -> f64 {
+        self.arrival(now, self.outstanding() + more.max(GRAIN))
     }
 
     /// Whether its driver is active: bytes are in flight, or it polled within `patience`.

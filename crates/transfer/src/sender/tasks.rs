@@ -149,7 +149,7 @@ impl Sender {
             .filter(|other| other.id != id && !other.task.is_empty())
             .map(|other| {
                 let attended = other.is_attended(now, self.config.stall_after);
-                let finish = other.arrival(now, other.outstanding() + other.task.bytes().0);
+                let finish = other.rest_arrival(now, other.task.bytes().0);
                 (if attended { finish } else { f64::INFINITY }, other)
             })
             .max_by(|a, b| a.0.total_cmp(&b.0));
@@ -162,9 +162,9 @@ impl Sender {
             task
         } else {
             let even = floor((finish - ready) / (1.0 / own_rate + 1.0 / donor_rate));
-            // Even shares may be smaller than a grain: take one grain if it arrives earlier here.
-            let rest =
-                if path.arrival(now, path.outstanding() + GRAIN) < finish { GRAIN } else { 0 };
+            // Even shares may be smaller than a grain: take one if it arrives earlier here, since
+            // the donor may leave it to this path.
+            let rest = if path.rest_arrival(now, 0) < finish { GRAIN } else { 0 };
             even.max(rest)
         };
         let from = donor.id;
