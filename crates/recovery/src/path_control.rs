@@ -122,6 +122,15 @@ impl<H: BorrowMut<HyStart>> PathControl<H> {
         self.held_until > now && self.held_until < NEVER
     }
 
+    /// The sender wakes, for what was held until `since` or later: it makes up for being late.
+    pub fn handle_wake(&mut self, now: Time, since: Time) {
+        if (since..=now).contains(&self.held_until) {
+            let rtt = self.rtt.smoothed().unwrap_or_default();
+            self.pacer.handle_late(now, self.held_until, rtt);
+            self.held_until = NEVER;
+        }
+    }
+
     /// Nothing holds packets, until the next question says otherwise.
     #[inline]
     pub fn release(&mut self) {
@@ -251,6 +260,29 @@ mod tests {
         }
         assert!(!path.is_paced(at(300), &pace, || false));
         assert_eq!(path.held_until(), at(301), "a packet takes a millisecond");
+    }
+
+    #[test]
+    fn who_wakes_late_for_what_was_held_makes_up_for_it() {
+        let given = Some((Rate::mbit(8), PACKET));
+        let pace = Pace { given, ..pace(100_000, OwnPacing::BurstOfRate) };
+        let burst = |path: &mut PathControl, now: Time| {
+            let mut sent = 0;
+            while path.is_paced(now, &pace, || false) {
+                path.handle_sent(now, PACKET, &pace);
+                sent += 1;
+            }
+            sent
+        };
+        let mut path = path();
+        assert_eq!(burst(&mut path, at(300)), 2);
+        assert_eq!(path.held_until(), at(301));
+        let mut late = path.clone();
+        late.handle_wake(at(306), at(301));
+        assert_eq!(burst(&mut late, at(306)), 6, "a packet a millisecond");
+        // It was held until an earlier time than what the wake-up was for: nobody waited for it.
+        path.handle_wake(at(306), at(302));
+        assert_eq!(burst(&mut path, at(306)), 2);
     }
 
     #[test]

@@ -450,6 +450,15 @@ impl Paths {
         }
     }
 
+    /// The connection wakes, for what pacing has held until `since` or later.
+    pub(super) fn handle_wake(&mut self, now: Time, since: Time) {
+        for path in &mut self.list {
+            if let PathPhase::Open(subflow) = &mut path.phase {
+                subflow.handle_wake(now, since);
+            }
+        }
+    }
+
     /// The deadline of an open path may have come. `None`: it has not, or has no consequence for
     /// others. It may have outcomes.
     pub(super) fn handle_deadline(&mut self, now: Time, index: usize) -> Option<Expiry> {

@@ -87,6 +87,11 @@ impl Striping {
         self.window_probe_at.take_if(|at| *at <= now).is_some()
     }
 
+    /// For what time pacing has the connection wake now.
+    pub(super) fn woken_for(&self, now: Time) -> Option<Time> {
+        self.pacing_at.filter(|at| *at <= now)
+    }
+
     /// Before a round of sending: pacing is set again by what it holds back.
     #[inline]
     pub(super) fn begin_round(&mut self) {

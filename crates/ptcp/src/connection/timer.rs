@@ -48,6 +48,9 @@ impl Connection {
         if self.opening_at().is_some_and(|at| at <= now) {
             self.outbox.wake();
         }
+        if let Some(since) = self.striping.woken_for(now) {
+            self.paths.handle_wake(now, since);
+        }
         if self.striping.handle_deadline(now) {
             self.outbox.push_once(Control::BufferRequest);
         }

@@ -76,6 +76,11 @@ impl<B: Copy> Subflow<B> {
         (at < Time::from_nanos(u64::MAX)).then_some(at)
     }
 
+    /// The connection wakes, for what pacing has held until `since` or later.
+    pub(crate) fn handle_wake(&mut self, now: Time, since: Time) {
+        self.path.handle_wake(now, since);
+    }
+
     /// Handles an expired timer.
     pub(crate) fn handle_deadline(
         &mut self,

@@ -7,6 +7,7 @@ mod classes;
 mod common;
 mod ends;
 mod feedback;
+mod late;
 mod opening;
 mod pair;
 mod paths;

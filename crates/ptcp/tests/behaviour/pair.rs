@@ -100,6 +100,11 @@ impl Pair {
         self.network.now()
     }
 
+    /// The client wakes so much late from now on, which is the beginning.
+    pub(crate) fn wake_late(&mut self, late: Span) {
+        self.network.ends[0].late = late;
+    }
+
     /// All packets sent.
     pub(crate) fn log(&self) -> Vec<Sent> {
         self.log.borrow().clone()
