@@ -43,11 +43,11 @@ impl Pacer {
         self.bucket.ready_at(now, self.burst / self.rate)
     }
 
-    /// The sender wakes at `now` to send what pacing has held until `held_until`. What it would have
-    /// sent since, had it been woken in time, follows at once: the bottleneck's queue has emptied
-    /// meanwhile. At most an eighth of the round trip is made up for, since a queue may be short,
-    /// and at most 10 ms. A burst covers a millisecond of lateness; without this a host whose timers
-    /// are later than that often never reaches its pacing rate.
+    /// The sender wakes at `now` to send what pacing has held until `held_until`. What it would
+    /// have sent since, had it been woken in time, follows at once: the bottleneck's queue has
+    /// emptied meanwhile. At most an eighth of the round trip is made up for, since a queue may be
+    /// short, and at most 10 ms. A burst covers a millisecond of lateness; without this a host
+    /// whose timers are later than that often never reaches its pacing rate.
     pub fn handle_late(&mut self, now: Time, held_until: Time, smoothed_rtt: Span) {
         let late = (now - held_until).min(MOST_LATE).min(smoothed_rtt / 8);
         if late == Span::ZERO {

@@ -4,8 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use units::{Bytes, Rate, Span, Time, TokenBucket};
 
-/// How far those with a bound may be behind it and catch up: real timers are late.
-const CATCH_UP: Span = Span::from_millis(2);
+/// How far those with a bound may be behind it and catch up: real timers are late, and so is a
+/// thread that waits for a processor.
+const CATCH_UP: Span = Span::from_millis(20);
 /// The longest time that a packet takes.
 const LONGEST_PACKET: Span = Span::from_secs(3_600);
 

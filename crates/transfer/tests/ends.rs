@@ -46,7 +46,9 @@ fn longest_idle(sizes: &[u64], pipes: &[Pipe]) -> Span {
     let (mut busy, mut longest) = (now, Span::ZERO);
     while !sender.is_complete() && longest < PATIENCE * 10 {
         for (id, carrier) in (0..).map(PathId).zip(&mut carriers) {
-            while let Some((_, extent)) = carrier.flying.pop_front_if(|(at, _)| *at <= now) {
+            while carrier.flying.front().is_some_and(|(at, _)| *at <= now)
+                && let Some((_, extent)) = carrier.flying.pop_front()
+            {
                 sender.handle_acked(now, id, extent).expect("it was sent");
             }
             let (rtt, delivery_rate) = (carrier.pipe.rtt, Some(carrier.pipe.rate));
@@ -91,7 +93,11 @@ fn the_last_five_bytes_are_sent() {
 fn pipes() -> impl Strategy<Value = Vec<Pipe>> {
     let rate = prop_oneof![10_u64..100, 100_u64..1_000, 1_000_u64..20_000];
     let rtt = prop_oneof![50_u64..1_000, 1_000_u64..400_000];
-    let class = prop_oneof![4 => Just(Class::Primary), 1 => Just(Class::Overflow), 1 => Just(Class::Backup)];
+    let class = prop_oneof![
+        4 => Just(Class::Primary),
+        1 => Just(Class::Overflow),
+        1 => Just(Class::Backup),
+    ];
     let one = (rate, rtt, class).prop_map(|(rate, rtt, class)| Pipe { class, ..pipe(rate, rtt) });
     proptest::collection::vec(one, 2..5)
 }
