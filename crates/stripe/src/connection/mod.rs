@@ -369,8 +369,9 @@ impl Connection {
         }
     }
 
-    /// Waits until no stream is in use: each of them has ended in both directions, and what was
-    /// written into it was delivered.
+    /// Waits until no stream that was opened here is in use: each of them has ended in both
+    /// directions, and what was written into it was delivered. Those that the peer opened are its
+    /// own affair: it may keep one for as long as the connection lasts.
     pub async fn drained(&self) {
         let mut streams = self.0.streams.clone();
         // An error: the connection has ended.

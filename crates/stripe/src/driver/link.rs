@@ -74,6 +74,8 @@ pub(super) struct Link {
     /// What its paths are for.
     pub(super) standings: Standings,
     pub(super) streams: HashMap<u32, StreamEntry>,
+    /// Those of them that were opened here.
+    pub(super) own_streams: usize,
     pub(super) next_of_peer: u32,
     pub(super) waiting_for_streams: VecDeque<WaitingForStream>,
     /// Datagrams that the state machine knows to wait.
@@ -198,6 +200,7 @@ impl Link {
             leads_due: None,
             standings: Standings::default(),
             streams: HashMap::new(),
+            own_streams: 0,
             next_of_peer: u32::from(is_client),
             waiting_for_streams: VecDeque::new(),
             datagrams: VecDeque::new(),
@@ -445,7 +448,7 @@ impl Link {
         self.note_failures(now);
         self.write_stats(now, sockets);
         self.ends.streams.send_if_modified(|count| {
-            let before = std::mem::replace(count, self.streams.len());
+            let before = std::mem::replace(count, self.own_streams);
             before != *count
         });
         if self.has_parted() {

@@ -53,11 +53,17 @@ impl Link {
         }
     }
 
+    /// Whether a stream was opened here.
+    fn is_own(&self, id: u32) -> bool {
+        (id % 2 == 0) == self.is_client
+    }
+
     fn insert_stream(&mut self, id: u32) -> Arc<StreamCell> {
         let memory = Arc::clone(&self.holdings.streams);
         let cell = Arc::new(StreamCell::new(id, self.key, Arc::clone(&self.inbox), memory));
         let entry = StreamEntry { cell: Arc::clone(&cell), is_sending: true, is_receiving: true };
         self.streams.insert(id, entry);
+        self.own_streams += usize::from(self.is_own(id));
         self.share_unsent();
         cell
     }
@@ -68,7 +74,7 @@ impl Link {
             return Some(Arc::clone(&entry.cell));
         }
         // What arrives of a stream that is over is late.
-        if (id % 2 == 1) != self.is_client || id < self.next_of_peer {
+        if self.is_own(id) || id < self.next_of_peer {
             return None;
         }
         let mut last = None;
@@ -119,6 +125,7 @@ impl Link {
         entry.is_receiving &= !is_receiving;
         if !entry.is_sending && !entry.is_receiving {
             self.streams.remove(&id);
+            self.own_streams -= usize::from(self.is_own(id));
             self.share_unsent();
         }
     }
@@ -149,6 +156,7 @@ impl Link {
             entry.cell.handle_end(error);
         }
         self.streams.clear();
+        self.own_streams = 0;
         for reply in self.waiting_for_streams.drain(..) {
             let _ = reply.send(Err(error.clone()));
         }

@@ -1,5 +1,10 @@
 //! Rates, and signs of life.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use units::{Rate, Span};
 
 use super::{Pair, World, run};
@@ -71,5 +76,34 @@ fn every_idle_route_is_kept_alive() {
             assert!((2 * asked - 1..=2 * asked + 1).contains(&datagrams), "{before:?} {after:?}");
         }
         assert!(!pair.near.has_ended() && !pair.far.has_ended());
+    });
+}
+
+/// A service that goes on keeps a stream of its own open, for news: whoever was done waited for it.
+#[test]
+fn streams_of_the_peer_do_not_keep_a_connection_from_being_drained() {
+    run(async {
+        let mut world = World::default();
+        let pair = world.pair(1, Options::default()).await;
+        let (near, far) = (pair.near.clone(), pair.far.clone());
+        let mut news = world.until(far.open_stream()).await.expect("it is open");
+        world.until(news.write_all(b"news")).await.expect("it is open");
+        let heard = world.until(near.accept_stream()).await.expect("it is opened");
+        let mut stream = world.until(near.open_stream()).await.expect("it is open");
+        world.until(stream.write_all(&[1; 10_000])).await.expect("it is open");
+        let (began, mut drained) = (world.now(), pin!(near.drained()));
+        let early = poll_fn(|cx| Poll::Ready(drained.as_mut().poll(cx).is_ready()));
+        assert!(!world.until(early).await, "a stream is in use");
+        world.until(stream.shutdown()).await.expect("it is open");
+        drop(stream);
+        let mut arrived = Vec::new();
+        let mut taken = world.until(far.accept_stream()).await.expect("it is opened");
+        world.until(taken.read_to_end(&mut arrived)).await.expect("it was ended");
+        assert_eq!(arrived.len(), 10_000);
+        drop(taken);
+        world.until(drained).await;
+        assert!(world.now() - began < Span::from_millis(200), "{}", world.now() - began);
+        assert!(!near.has_ended());
+        drop((news, heard));
     });
 }
