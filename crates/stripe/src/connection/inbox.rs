@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use units::{Bytes, Rate};
 
 use crate::connection::Connection;
-use crate::connection::cell::StreamCell;
+use crate::connection::Untaken;
 use crate::guest::Guest;
 use crate::passing::Passing;
 use crate::preamble::ListeningLead;
@@ -37,7 +37,7 @@ pub(crate) enum Command {
     },
     OpenStream {
         key: Key,
-        reply: oneshot::Sender<Result<Arc<StreamCell>, ConnectionError>>,
+        reply: oneshot::Sender<Result<Untaken, ConnectionError>>,
     },
     SendDatagram {
         key: Key,

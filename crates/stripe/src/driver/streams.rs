@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 use units::{Bytes, Time};
 
 use super::link::Link;
+use crate::connection::Untaken;
 use crate::connection::cell::{Read, StreamCell, Written};
 use crate::{ConnectionError, StreamError};
 
@@ -23,7 +24,7 @@ const MANY: u64 = 8;
 const LEAST_UNSENT: u64 = 16 << 10;
 
 /// A program that waits for a stream.
-pub(super) type WaitingForStream = oneshot::Sender<Result<Arc<StreamCell>, ConnectionError>>;
+pub(super) type WaitingForStream = oneshot::Sender<Result<Untaken, ConnectionError>>;
 
 impl Link {
     /// The program wants a stream.
@@ -44,12 +45,8 @@ impl Link {
                 continue;
             }
             let id = self.core.open_stream();
-            let cell = self.insert_stream(id);
-            if let Err(Ok(cell)) = reply.send(Ok(cell)) {
-                // Nobody is there any more.
-                cell.reset(crate::DROPPED);
-                cell.stop(crate::DROPPED);
-            }
+            let untaken = Untaken::new(self.insert_stream(id));
+            let _ = reply.send(Ok(untaken));
         }
     }
 

@@ -107,3 +107,27 @@ fn streams_of_the_peer_do_not_keep_a_connection_from_being_drained() {
         drop((news, heard));
     });
 }
+
+/// A task that opened a stream was ended just when the stream was there: it was in use for ever.
+#[test]
+fn a_stream_that_nobody_takes_ends() {
+    run(async {
+        let mut world = World::default();
+        let pair = world.pair(1, Options::default()).await;
+        let near = pair.near.clone();
+        for is_served in [false, true] {
+            let mut opening = Box::pin(near.open_stream());
+            let polled = poll_fn(|cx| Poll::Ready(opening.as_mut().poll(cx).is_pending()));
+            assert!(polled.await, "the driver has not seen it");
+            if is_served {
+                world.go_on(Span::from_millis(5)).await;
+            }
+            drop(opening);
+            world.go_on(Span::from_millis(5)).await;
+            let began = world.now();
+            world.until(near.drained()).await;
+            assert!(world.now() - began < Span::from_millis(200), "{}", world.now() - began);
+            assert!(!near.has_ended());
+        }
+    });
+}
