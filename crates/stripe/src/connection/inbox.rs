@@ -11,8 +11,7 @@ use sys::poll::Waker;
 use tokio::sync::oneshot;
 use units::{Bytes, Rate};
 
-use crate::connection::Connection;
-use crate::connection::Untaken;
+use crate::connection::{Connection, Untaken};
 use crate::guest::Guest;
 use crate::passing::Passing;
 use crate::preamble::ListeningLead;
