@@ -52,7 +52,7 @@ impl Link {
 
     /// Whether a stream was opened here.
     fn is_own(&self, id: u32) -> bool {
-        (id % 2 == 0) == self.is_client
+        id.is_multiple_of(2) == self.is_client
     }
 
     fn insert_stream(&mut self, id: u32) -> Arc<StreamCell> {
