@@ -268,6 +268,7 @@ fn reachable<'a>(uses: &BTreeMap<&'a str, BTreeSet<&'a str>>, from: &str) -> BTr
 const KNOWN_CIRCLES: &[&str] = &[
     "files::dial: driver fetch opener path queue session",
     "files::sink: archive mirror session settle survey",
+    "stripe::connection: cell inbox",
     "stripe::driver: dialing holdings link listening routes streams",
 ];
 

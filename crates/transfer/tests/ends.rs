@@ -90,6 +90,13 @@ fn the_last_five_bytes_are_sent() {
     }
 }
 
+/// Found by the property below, before.
+#[test]
+fn two_objects_of_a_byte_are_sent() {
+    let idle = longest_idle(&[2_898_442, 1, 1], &[pipe(489, 50), pipe(13_900, 58_822)]);
+    assert!(idle <= PATIENCE, "{idle}");
+}
+
 fn pipes() -> impl Strategy<Value = Vec<Pipe>> {
     let rate = prop_oneof![10_u64..100, 100_u64..1_000, 1_000_u64..20_000];
     let rtt = prop_oneof![50_u64..1_000, 1_000_u64..400_000];

@@ -100,7 +100,7 @@ impl Pair {
         self.network.now()
     }
 
-    /// The client wakes so much late from now on, which is the beginning.
+    /// The client wakes so much late each time. To be set at the beginning.
     pub(crate) fn wake_late(&mut self, late: Span) {
         self.network.ends[0].late = late;
     }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::connection::inbox::{Command, Inbox, Key};
 use crate::store::Store;
-use crate::{ConnectionError, StreamError};
+use crate::{ConnectionError, DROPPED, StreamError};
 
 /// Both halves of one stream.
 pub(crate) struct StreamCell {
@@ -19,6 +19,30 @@ pub(crate) struct StreamCell {
     memory: Arc<StreamMemory>,
     sending: Mutex<Sending>,
     receiving: Mutex<Receiving>,
+}
+
+/// A stream for a program that asked for one and has not taken it. If nobody does, because the
+/// program has gone meanwhile, both halves end.
+pub(crate) struct Untaken(Option<Arc<StreamCell>>);
+
+impl Untaken {
+    pub(crate) fn new(cell: Arc<StreamCell>) -> Untaken {
+        Untaken(Some(cell))
+    }
+
+    /// The stream, for the program.
+    pub(crate) fn take(mut self) -> Arc<StreamCell> {
+        self.0.take().expect("it is taken once")
+    }
+}
+
+impl Drop for Untaken {
+    fn drop(&mut self) {
+        if let Some(cell) = &self.0 {
+            cell.reset(DROPPED);
+            cell.stop(DROPPED);
+        }
+    }
 }
 
 /// What the streams of a connection hold together, in allocated bytes, and what they may.

@@ -11,7 +11,8 @@ use sys::poll::Waker;
 use tokio::sync::oneshot;
 use units::{Bytes, Rate};
 
-use crate::connection::{Connection, Untaken};
+use crate::connection::Connection;
+use crate::connection::cell::Untaken;
 use crate::guest::Guest;
 use crate::passing::Passing;
 use crate::preamble::ListeningLead;

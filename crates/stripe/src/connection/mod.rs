@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{Mutex, broadcast, mpsc, oneshot, watch};
 use units::{Bytes, Rate};
 
-pub(crate) use stream::Untaken;
 pub use stream::{DROPPED, ReceiveHalf, SendHalf, Stream};
 
 use cell::StreamCell;
@@ -222,7 +221,7 @@ impl Connection {
         let (reply, opened) = oneshot::channel();
         self.push(Command::OpenStream { key: self.0.key, reply });
         match opened.await {
-            Ok(opened) => opened.map(|stream| stream.take(self.clone())),
+            Ok(opened) => opened.map(|untaken| Stream::new(untaken.take(), self.clone())),
             Err(_) => Err(self.reason()),
         }
     }

@@ -58,30 +58,6 @@ pub struct Stream {
     receiving: ReceiveHalf,
 }
 
-/// A stream for a program that asked for one and has not taken it. If nobody does, because the
-/// program has gone meanwhile, both halves end.
-pub(crate) struct Untaken(Option<Arc<StreamCell>>);
-
-impl Untaken {
-    pub(crate) fn new(cell: Arc<StreamCell>) -> Untaken {
-        Untaken(Some(cell))
-    }
-
-    /// The stream, for the program.
-    pub(crate) fn take(mut self, connection: Connection) -> Stream {
-        Stream::new(self.0.take().expect("it is taken once"), connection)
-    }
-}
-
-impl Drop for Untaken {
-    fn drop(&mut self) {
-        if let Some(cell) = &self.0 {
-            cell.reset(DROPPED);
-            cell.stop(DROPPED);
-        }
-    }
-}
-
 /// The direction towards the peer.
 pub struct SendHalf(Arc<StreamCell>, Connection);
 

@@ -7,8 +7,7 @@ use tokio::sync::oneshot;
 use units::{Bytes, Time};
 
 use super::link::Link;
-use crate::connection::Untaken;
-use crate::connection::cell::{Read, StreamCell, Written};
+use crate::connection::cell::{Read, StreamCell, Untaken, Written};
 use crate::{ConnectionError, StreamError};
 
 /// A stream of which a half is in use.
