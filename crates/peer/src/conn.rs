@@ -570,7 +570,7 @@ impl Conn {
     ///
     /// # Errors
     /// The stream's, if it is broken.
-    pub(crate) async fn linger(&mut self) -> io::Result<()> {
+    pub async fn linger(&mut self) -> io::Result<()> {
         self.stream.shutdown_write()?;
         let mut nowhere = [0; 4_096];
         let mut left = MOST_DISCARDED;

@@ -34,6 +34,9 @@ pub(crate) struct AckTracker {
     unacked: u32,
     due: Option<Time>,
     reply: Option<Reply>,
+    /// Whether the reply is to a question, which what comes behind it does not change: the peer
+    /// wants to hear something over just this path.
+    is_question: bool,
     /// The stream of the latest packet with data.
     stream: u32,
 }
@@ -62,6 +65,8 @@ pub(crate) struct ElicitingPacket {
     pub(crate) stamp: Option<u32>,
     /// Its size if it was marked (ECN).
     pub(crate) marked: Option<u32>,
+    /// Whether it has nothing but a question.
+    pub(crate) is_question: bool,
 }
 
 impl AckTracker {
@@ -108,7 +113,10 @@ impl AckTracker {
             self.marks =
                 Marks { packets: packets.wrapping_add(1), bytes: before.wrapping_add(bytes) };
         }
-        self.reply = Some(packet.reply);
+        if !self.is_question || packet.is_question || packet.reply == Reply::All {
+            self.reply = Some(packet.reply);
+        }
+        self.is_question |= packet.is_question;
         self.unacked += 1;
         let is_urgent = !is_next
             || packet.marked.is_some()
@@ -151,6 +159,7 @@ impl AckTracker {
     /// The acknowledgement leaves.
     pub(crate) fn handle_ack_sent(&mut self) {
         self.due = None;
+        self.is_question = false;
         self.unacked = 0;
         self.sent = self.sent.wrapping_add(1);
     }
@@ -241,13 +250,19 @@ mod tests {
 
     use super::*;
 
+    const PACKET: ElicitingPacket = ElicitingPacket {
+        reply: Reply::Path(SubflowId(0)),
+        stream: Some(0),
+        stamp: None,
+        marked: None,
+        is_question: false,
+    };
+
     fn arrive(acks: &mut AckTracker, number: u64) {
-        let packet = ElicitingPacket {
-            reply: Reply::Path(SubflowId(0)),
-            stream: Some(0),
-            stamp: None,
-            marked: None,
-        };
+        arrive_as(acks, number, PACKET);
+    }
+
+    fn arrive_as(acks: &mut AckTracker, number: u64, packet: ElicitingPacket) {
         assert!(acks.record_number(number));
         acks.handle_eliciting(Time::ZERO, number, packet, Span::from_millis(25));
     }
@@ -314,6 +329,23 @@ mod tests {
         assert_eq!(named[31], (198 - 102, 3));
     }
 
+    /// Else data behind a question had its answer go over the fastest path, as theirs does.
+    #[test]
+    fn a_question_is_answered_over_its_own_path() {
+        let (asked, fastest) = (Reply::Path(SubflowId(7)), Some(Reply::Path(SubflowId(0))));
+        let mut acks = AckTracker::default();
+        let question = ElicitingPacket { reply: asked, stream: None, is_question: true, ..PACKET };
+        arrive_as(&mut acks, 0, question);
+        arrive(&mut acks, 1);
+        assert_eq!(acks.due(Time::ZERO), Some(asked));
+        arrive_as(&mut acks, 2, ElicitingPacket { reply: Reply::All, ..PACKET });
+        assert_eq!(acks.due(Time::ZERO), Some(Reply::All), "this path is one of all");
+        acks.handle_ack_sent();
+        arrive(&mut acks, 3);
+        arrive(&mut acks, 4);
+        assert_eq!(acks.due(Time::ZERO), fastest);
+    }
+
     #[test]
     fn a_change_is_not_reported_for_ever() {
         let mut acks = AckTracker::default();
@@ -325,10 +357,7 @@ mod tests {
         }
         assert_eq!(older(&mut acks), []);
         // The peer had no answer.
-        let packet =
-            ElicitingPacket { reply: Reply::All, stream: Some(0), stamp: None, marked: None };
-        acks.record_number(1_000);
-        acks.handle_eliciting(Time::ZERO, 1_000, packet, Span::ZERO);
+        arrive_as(&mut acks, 1_000, ElicitingPacket { reply: Reply::All, ..PACKET });
         assert_eq!(older(&mut acks).len(), 2);
     }
 

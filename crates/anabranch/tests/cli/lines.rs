@@ -87,3 +87,25 @@ fn a_receiver_says_that_its_sender_has_left() {
         heard.take(60).find(|line| line.contains("the sender has left in mid-transfer, with "));
     assert!(left.unwrap().contains(" of 8.0 MB here: waiting for it to come back, "));
 }
+
+/// Before, it said nothing, and stayed.
+#[test]
+fn a_server_says_that_its_client_has_left() {
+    let home = Home::new();
+    home.file("large", &vec![7; 8_000_000]);
+    let listen = ["serve", ".", "--once", "--listen", "127.0.0.1", "--port", "0"];
+    let mut command = home.command(&[&listen[..], &["--token-out", "token"]].concat());
+    let serve = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut serve = Running(serve.unwrap());
+    let mut lines = lines_of(serve.0.stdout.take().unwrap());
+    let address = lines.find_map(|line| line.strip_prefix("listening ").map(String::from));
+    let mut heard = lines_of(serve.0.stderr.take().unwrap());
+    let mut get = home.command(&["get", "large", "--into", "got", "--from", &address.unwrap()]);
+    get.args(["--token-file", "token", "--max-rate", "8mbit", "--carrier", "tcp"]);
+    let mut get = Running(get.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    assert!(heard.any(|line| line.contains(" gets a file, 8.0 MB")), "the begin");
+    get.0.kill().unwrap();
+    let left = heard.take(5).find(|line| line.contains(" has left in mid-transfer; "));
+    let left = left.expect("it says so");
+    assert!(left.ends_with("what arrived there is kept: waiting for it to come back"), "{left}");
+}

@@ -1,7 +1,7 @@
 //! The state that all paths of a session share: the transfer core, and the means to wake each
 //! other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use net::Clock;
 use peer::dial::Path;
 use peer::{Conn, Fingerprint, PathClass, PathSpec};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use transfer::{Class, ExtentSet, Layout, PathTraits, Sender, SenderConfig};
 use units::{Bytes, PathId, Rate, Span, Time};
 use wire::files::Archived;
@@ -33,6 +33,8 @@ pub(super) struct Session {
     paths: Mutex<BTreeMap<PathId, Arc<PathFacts>>>,
     abandoned: AtomicBool,
     complete: AtomicBool,
+    /// The hosts that have heard the goodbye.
+    parted: watch::Sender<BTreeSet<usize>>,
     /// Whether the other side has the transfer in the background.
     steps_back: AtomicBool,
     /// Signs of progress.
@@ -135,6 +137,7 @@ impl Session {
             paths: Mutex::default(),
             abandoned: AtomicBool::new(false),
             complete: AtomicBool::new(false),
+            parted: watch::Sender::default(),
             steps_back: AtomicBool::new(false),
             signs: Signs::default(),
         }
@@ -166,6 +169,16 @@ impl Session {
 
     pub(super) fn is_complete(&self) -> bool {
         self.complete.load(Ordering::Relaxed)
+    }
+
+    /// A host has heard the goodbye, on one of its paths.
+    pub(super) fn note_parted(&self, host: usize) {
+        self.parted.send_modify(|parted| _ = parted.insert(host));
+    }
+
+    /// Waits until a host has heard the goodbye.
+    pub(super) async fn parted(&self, host: usize) {
+        let _ = self.parted.subscribe().wait_for(|parted| parted.contains(&host)).await;
     }
 
     /// The other side says that what it takes part in is in the background.

@@ -112,8 +112,13 @@ impl Connection {
         if packet.is_eliciting() {
             let size = u32::try_from(packet.datagram_len()).expect("a datagram");
             let marked = is_marked.then_some(size);
-            let plain =
-                ElicitingPacket { reply: Reply::Path(over), stream: None, stamp: None, marked };
+            let plain = ElicitingPacket {
+                reply: Reply::Path(over),
+                stream: None,
+                stamp: None,
+                marked,
+                is_question: matches!(packet.body, Body::Ping { .. }),
+            };
             let arrival = match packet.body {
                 Body::Data(StreamData { reply, stream, stamp, .. }) => {
                     ElicitingPacket { reply, stream: Some(stream), stamp: Some(stamp), ..plain }

@@ -100,12 +100,14 @@ impl Link {
             }
             self.follow(now, path, opened.number, from, (socket, to));
         }
-        if matches!(parsed.packet.body, Body::Data(_) | Body::Datagram { .. })
-            && let Some(number) = self.route_of.get(&path)
+        if let Some(number) = self.route_of.get(&path)
             && let Some(route) = self.routes.get_mut(number)
         {
-            route.signs.handle_news(now);
-            self.signs.handle_news(now);
+            route.signs.handle_came(now);
+            if matches!(parsed.packet.body, Body::Data(_) | Body::Datagram { .. }) {
+                route.signs.handle_news(now);
+                self.signs.handle_news(now);
+            }
         }
         if let Some(log) = &mut self.log {
             log.packet(now, path, &parsed.packet, false);

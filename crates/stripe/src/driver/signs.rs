@@ -17,16 +17,28 @@ pub(super) struct Signs {
     last: Time,
     /// `None`: as long as on a route that is idle.
     wait: Option<Span>,
+    /// When something was sent, and when something came, or the peer was asked: acknowledgements of
+    /// what goes over one route may all go over another. Who passes packets on forgets a route of
+    /// one direction, as a translator does, or a relay, to which it is one of a host that does not
+    /// answer.
+    sent: Time,
+    came: Time,
 }
 
 impl Signs {
     pub(super) fn new(now: Time) -> Signs {
-        Signs { last: now, wait: None }
+        Signs { last: now, wait: None, sent: now, came: now }
     }
 
     /// A packet leaves.
     pub(super) fn handle_sent(&mut self, now: Time) {
         self.last = self.last.max(now);
+        self.sent = self.sent.max(now);
+    }
+
+    /// A packet came.
+    pub(super) fn handle_came(&mut self, now: Time) {
+        self.came = self.came.max(now);
     }
 
     /// Something of the application arrived. Questions of the peer do not count: each side's would
@@ -36,9 +48,11 @@ impl Signs {
         self.wait = Some(FIRST);
     }
 
-    /// When the peer is to be asked, if it is after `idle` on an idle route.
+    /// When the peer is to be asked, if it is after `idle` on an idle route, or one that is so in
+    /// one direction.
     pub(super) fn asks_at(&self, idle: Span) -> Time {
-        self.last + self.wait.map_or(idle, |wait| wait.min(idle))
+        let behind_data = self.last + self.wait.map_or(idle, |wait| wait.min(idle));
+        behind_data.min(self.sent.min(self.came) + idle)
     }
 
     /// When the peer is to be asked whose latest data was not long ago; `None`: not at all.
@@ -48,7 +62,7 @@ impl Signs {
 
     /// The peer is asked.
     pub(super) fn handle_asked(&mut self, now: Time, idle: Span) {
-        self.last = now;
+        (self.last, self.sent, self.came) = (now, now, now);
         self.wait = self.wait.map(|wait| wait + wait).filter(|wait| *wait < idle);
     }
 }
@@ -112,7 +126,27 @@ mod tests {
         signs.handle_news(at(10_000));
         for millis in (10_000..60_000).step_by(900) {
             signs.handle_sent(at(millis));
+            signs.handle_came(at(millis + 25));
             assert!(signs.asks_at(IDLE) > at(millis + 900));
         }
+    }
+
+    /// Its acknowledgements, or those of what comes, go over another route.
+    #[test]
+    fn a_route_of_one_direction_is_asked_now_and_then() {
+        let (mut sends, mut hears) = (Signs::new(at(0)), Signs::new(at(0)));
+        let mut asked = [Vec::new(), Vec::new()];
+        for millis in (0..50_000).step_by(100) {
+            sends.handle_sent(at(millis));
+            hears.handle_news(at(millis));
+            hears.handle_came(at(millis));
+            for (signs, asked) in [&mut sends, &mut hears].into_iter().zip(&mut asked) {
+                if signs.asks_at(IDLE) <= at(millis) {
+                    signs.handle_asked(at(millis), IDLE);
+                    asked.push(millis);
+                }
+            }
+        }
+        assert_eq!(asked, [[15_000, 30_000, 45_000], [15_000, 30_000, 45_000]]);
     }
 }

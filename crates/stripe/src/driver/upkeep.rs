@@ -2,7 +2,7 @@
 //! know the connection no more, lines that are too narrow.
 
 use tokio::sync::oneshot;
-use units::{Span, Time};
+use units::{Span, SubflowId, Time};
 
 use super::link::{Link, NARROW};
 use super::routes::RouteEnd;
@@ -47,10 +47,20 @@ impl Link {
 
     /// If the peer's host refuses packets over every route, nothing has its port any more. Anybody
     /// can say so who has seen a packet, and a firewall that is loaded anew does for a moment. So
-    /// the peer is asked for a sign of life.
+    /// the peer is asked for a sign of life; at first over routes that have nothing to send, such as
+    /// those in reserve, so that these are refused too.
     pub(super) fn handle_refusal(&mut self, now: Time) {
+        let is_first = !self.has_refused;
         self.has_refused = self.routes.values().any(|route| route.is_refused);
-        if self.reset_at.is_some() || !self.routes.values().all(|route| route.is_refused) {
+        if self.reset_at.is_some() {
+            return;
+        }
+        let others = self.routes.values().filter(|route| !route.is_refused);
+        let others: Vec<SubflowId> = others.flat_map(|route| route.paths.clone()).collect();
+        if !others.is_empty() {
+            for path in others.iter().filter(|_| is_first) {
+                self.core.ping_path(*path);
+            }
             return;
         }
         for path in self.core.paths().collect::<Vec<_>>() {

@@ -151,9 +151,30 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
                         }
                         connection.conn.close();
                     }
+                    if !F::SENDS && !self.session.is_abandoned() {
+                        self.linger().await;
+                    }
                     return Ok(Parting::Stopped);
                 }
             }
+        }
+    }
+
+    /// Waits until the other side has closed a connection of any path to it: it has the goodbye
+    /// then. A socket that is closed with data unread resets its connection, and the goodbye may be
+    /// lost.
+    async fn linger(&mut self) {
+        let host = self.facts.path.plan.host;
+        let connections = self.connections.iter_mut();
+        let mut closed: Vec<_> =
+            connections.map(|connection| Box::pin(connection.conn.linger())).collect();
+        let first_closed = poll_fn(|cx| {
+            let is_one = closed.iter_mut().any(|closed| closed.as_mut().poll(cx).is_ready());
+            if is_one { Poll::Ready(()) } else { Poll::Pending }
+        });
+        tokio::select! {
+            () = first_closed => self.session.note_parted(host),
+            () = self.session.parted(host) => {}
         }
     }
 

@@ -74,6 +74,39 @@ pub(super) async fn serve(
     clock: Clock,
     events: &Events,
 ) -> Result<(), ConnError> {
+    let ended = answer_requests(conn, fetch, clock, events).await;
+    if let Err(ConnError::Io(_)) = ended
+        && has_said_done(conn)
+    {
+        fetch.finish();
+        return Ok(());
+    }
+    ended
+}
+
+/// Whether a client said that it has everything before its connection broke. It closes while
+/// answers are on the way: the next write fails, although what it said last has arrived.
+fn has_said_done(conn: &mut Conn) -> bool {
+    loop {
+        let is_more = conn.try_fill(wire::frame::MAX_BODY).is_ok_and(|read| read > 0);
+        loop {
+            match conn.next_frame().map(|frame| frame.map(FileFrame::try_from)) {
+                Ok(Some(Ok(FileFrame::Done(_)))) => return true,
+                Ok(Some(Ok(_))) => {}
+                Ok(None) if is_more => break,
+                Ok(None | Some(Err(_))) | Err(_) => return false,
+            }
+        }
+    }
+}
+
+/// Answers the requests of one path until it closes.
+async fn answer_requests(
+    conn: &mut Conn,
+    fetch: &FetchSession,
+    clock: Clock,
+    events: &Events,
+) -> Result<(), ConnError> {
     let Some(_path) = fetch.join(clock) else {
         let _ = refuse(conn, AbortCode::Crowded, too_many_connections()).await;
         return Ok(());
@@ -237,5 +270,61 @@ impl Answers {
         conn.push_parts(header, payload);
         fetch.count(Bytes(extent.len));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use peer::Identity;
+    use peer::tls::{ClientTls, ServerTls};
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    /// Found with loops of `get` over two paths: `serve --once` stayed for ever.
+    #[tokio::test]
+    async fn a_client_that_has_everything_is_heard_although_it_reset_the_connection() {
+        let (here, there) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (answered, is_answered) = oneshot::channel();
+        let (left, has_left) = oneshot::channel();
+        let client = async {
+            let stream = TcpStream::connect(address).await.unwrap();
+            let tls = ClientTls::new(&here, there.fingerprint()).unwrap();
+            let mut conn = Conn::new(Box::new(stream), tls.connection().unwrap());
+            conn.handshake().await.unwrap();
+            is_answered.await.unwrap();
+            // Several requests are on the way as well.
+            for _ in 0..3 {
+                conn.push(&FileFrame::Request(wire::files::Range { start: 0, len: 9 }));
+            }
+            conn.push(&FileFrame::Done(0));
+            conn.close();
+            drop(conn);
+            left.send(()).unwrap();
+        };
+        let server = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            let tls = ServerTls::new(&there).unwrap();
+            let mut conn = Conn::new(Box::new(stream), tls.connection().unwrap());
+            conn.handshake().await.unwrap();
+            // An answer that the client does not read.
+            conn.push(&SessionFrame::Ping(7));
+            conn.flush().await.unwrap();
+            answered.send(()).unwrap();
+            has_left.await.unwrap();
+            let broken = loop {
+                conn.push(&SessionFrame::Ping(8));
+                if let Err(error) = conn.try_flush() {
+                    break error;
+                }
+            };
+            assert!(matches!(broken, ConnError::Io(_)), "{broken}");
+            assert!(has_said_done(&mut conn));
+            assert!(!has_said_done(&mut conn), "it is said once");
+        };
+        tokio::join!(client, server);
     }
 }

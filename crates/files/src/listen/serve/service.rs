@@ -188,6 +188,10 @@ impl Service for ServeService {
                 self.events.send(Event::Ended { transfer, result });
             }
             let _ = self.completing.send(summary);
+        } else if fetch.has_been_left(self.clock.now()) {
+            let waits = if self.options.once { ": waiting for it to come back" } else { "" };
+            let text = format!("has left in mid-transfer; what arrived there is kept{waits}");
+            self.notice(&fetch.label(from), &text);
         }
     }
 }

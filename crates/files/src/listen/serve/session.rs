@@ -110,6 +110,11 @@ impl FetchSession {
         (paths == 0).then(|| now - since)
     }
 
+    /// Whether its client has closed every connection without having everything.
+    pub(super) fn has_been_left(&self, now: Time) -> bool {
+        !self.done.load(Ordering::Relaxed) && self.idle(now).is_some()
+    }
+
     /// Counts sent bytes.
     pub(super) fn count(&self, bytes: Bytes) {
         self.sent.fetch_add(bytes.0, Ordering::Relaxed);

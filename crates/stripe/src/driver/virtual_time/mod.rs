@@ -2,16 +2,19 @@
 //! loopback, and time goes on when there is nothing left to do: what a busy machine does late
 //! happens here when it is due.
 
+mod line;
 mod tests;
 
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use secure::testing::{Key, client, server};
-use units::{Bytes, Span, Time};
+use units::{Bytes, Rate, Span, Time};
 
+use self::line::Line;
 use super::Driver;
 use super::turns::Buffers;
 use crate::clock::StampedClock;
@@ -27,6 +30,7 @@ const QUIET: u32 = 3;
 struct World {
     now: Arc<AtomicU64>,
     drivers: Vec<(Driver, Buffers)>,
+    lines: Vec<Line>,
     /// Turns without work, at present.
     quiet: u32,
 }
@@ -59,6 +63,18 @@ impl World {
 
     /// Two connected ends over so many routes, to an address of loopback each.
     async fn pair(&mut self, count: u8, options: Options) -> Pair {
+        let direct = |_: &mut World, port| {
+            (1..=count).map(|host| Route::to(([127, 0, 0, host], port).into())).collect()
+        };
+        self.pair_over(direct, options).await
+    }
+
+    /// Two connected ends over routes to a port of loopback.
+    async fn pair_over(
+        &mut self,
+        routes: impl FnOnce(&mut World, u16) -> Vec<Route>,
+        options: Options,
+    ) -> Pair {
         let (near_key, far_key) = (Key::generate(), Key::generate());
         let anywhere = Listening::at(([0, 0, 0, 0], 0).into());
         let tls = Arc::new(server(&far_key));
@@ -67,7 +83,7 @@ impl World {
         let dialing = Endpoint::dialing(self.clock()).expect("there are descriptors");
         let dialing = self.take_in(dialing);
         let port = listening.local_addresses()[0].port();
-        let routes = (1..=count).map(|host| Route::to(([127, 0, 0, host], port).into())).collect();
+        let routes = routes(self, port);
         let tls = Arc::new(client(&near_key, &far_key));
         let connecting =
             async { tokio::join!(dialing.connect(routes, &tls, options), listening.accept()) };
@@ -75,6 +91,20 @@ impl World {
         let (near, far) = (near.expect("it answers"), far.expect("it listens"));
         far.admit(Bytes::mib(64));
         Pair { near, far, _endpoints: [dialing, listening] }
+    }
+
+    /// Where a line begins that leads to a port of loopback, of this rate, and this delay in each
+    /// direction.
+    fn line(&mut self, port: u16, rate: Rate, delay: Span) -> SocketAddr {
+        let line = Line::to(([127, 0, 0, 1], port).into(), rate, delay);
+        let begin = line.begin();
+        self.lines.push(line);
+        begin
+    }
+
+    /// The program with the endpoint of this number, as they were taken in, is killed.
+    fn kill(&mut self, place: usize) {
+        self.drivers.remove(place);
     }
 
     /// Goes on until something is done.
@@ -105,10 +135,15 @@ impl World {
             is_busy |= driver.work(buffers);
             is_busy |= driver.listen(Some(Duration::ZERO), buffers).expect("sockets can be polled");
         }
+        let now = self.now();
+        for line in &mut self.lines {
+            is_busy |= line.carry(now);
+        }
         self.quiet = if is_busy { 0 } else { self.quiet + 1 };
         let mut next = self.now() + TURN;
         if self.quiet > QUIET {
-            let due = self.drivers.iter().filter_map(|(driver, _)| driver.next()).min();
+            let of_drivers = self.drivers.iter().filter_map(|(driver, _)| driver.next());
+            let due = of_drivers.chain(self.lines.iter().filter_map(Line::next)).min();
             next = next.max(due.or(end).expect("something is due"));
         }
         let next = end.map_or(next, |end| next.min(end));

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use units::{Rate, Span};
 
 use super::{Pair, World, run};
-use crate::{Connection, Options, TotalRate};
+use crate::{Class, Connection, Options, Route, TotalRate};
 
 /// What all routes of the near ends have sent.
 async fn sent(pairs: &[Pair; 2]) -> [u64; 2] {
@@ -76,6 +76,82 @@ fn every_idle_route_is_kept_alive() {
             assert!((2 * asked - 1..=2 * asked + 1).contains(&datagrams), "{before:?} {after:?}");
         }
         assert!(!pair.near.has_ended() && !pair.far.has_ended());
+    });
+}
+
+/// Acknowledgements of what goes over all routes go over one of them. A relay took the far side of
+/// the others for one that does not answer, and let next to nothing pass.
+#[test]
+fn routes_with_data_in_one_direction_are_kept_alive_in_both() {
+    for is_upload in [true, false] {
+        run(async move {
+            let mut world = World::default();
+            let keep_alive = Some(Span::from_millis(400));
+            let options = Options { keep_alive, ..Options::default() };
+            // The first is always the fastest.
+            let routes = |world: &mut World, port| {
+                let delays = [1, 60, 80].map(Span::from_millis);
+                delays.map(|delay| Route::to(world.line(port, Rate::mbit(5), delay))).to_vec()
+            };
+            let pair = world.pair_over(routes, options).await;
+            let (near, far) = (pair.near.clone(), pair.far.clone());
+            let (from, to) = if is_upload { (near, far) } else { (far, near) };
+            tokio::spawn(async move {
+                let mut stream = from.open_stream().await.expect("it is open");
+                // Until the test ends.
+                let _ = stream.write_all(&vec![1; 64 << 20]).await;
+            });
+            tokio::spawn(async move {
+                let mut stream = to.accept_stream().await.expect("it is opened");
+                let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+            });
+            // Of each route, what the near side has sent, and what came to it.
+            let counts = async |connection: &Connection| -> Vec<[u64; 2]> {
+                let routes = connection.stats().await.routes;
+                routes.iter().map(|one| [one.sent.0, one.received.0]).collect()
+            };
+            world.go_on(Span::from_secs(2)).await;
+            let mut before = world.until(counts(&pair.near)).await;
+            assert_eq!(before.len(), 3);
+            for _ in 0..4 {
+                world.go_on(Span::from_millis(900)).await;
+                let after = world.until(counts(&pair.near)).await;
+                for (before, after) in before.iter().zip(&after) {
+                    let grown = [0, 1].map(|at| after[at] - before[at]);
+                    assert!(grown.iter().all(|grown| *grown > 0), "{is_upload}: {grown:?}");
+                }
+                before = after;
+            }
+        });
+    }
+}
+
+/// A route in reserve has nothing to send, and was refused no sooner than after 15 s.
+#[test]
+fn a_peer_whose_program_was_killed_is_missed_soon_beside_a_route_in_reserve() {
+    run(async {
+        let mut world = World::default();
+        let max_rate = Some(TotalRate::new(Some(Rate::mbit(20))));
+        let routes = |_: &mut World, port| {
+            let [usual, reserve] = [1, 2].map(|host| Route::to(([127, 0, 0, host], port).into()));
+            vec![usual, Route { class: Class::Reserve, ..reserve }]
+        };
+        let pair = world.pair_over(routes, Options { max_rate, ..Options::default() }).await;
+        let (near, far) = (pair.near.clone(), pair.far.clone());
+        tokio::spawn(async move {
+            let mut stream = far.open_stream().await.expect("it is open");
+            // Until it is killed.
+            let _ = stream.write_all(&vec![1; 64 << 20]).await;
+        });
+        tokio::spawn(async move {
+            let mut stream = near.accept_stream().await.expect("it is opened");
+            let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+        });
+        world.go_on(Span::from_secs(1)).await;
+        assert!(!pair.near.has_ended());
+        world.kill(0);
+        world.go_on(Span::from_millis(3_500)).await;
+        assert!(pair.near.has_ended(), "{:?}", world.now());
     });
 }
 
