@@ -47,8 +47,8 @@ impl Link {
 
     /// If the peer's host refuses packets over every route, nothing has its port any more. Anybody
     /// can say so who has seen a packet, and a firewall that is loaded anew does for a moment. So
-    /// the peer is asked for a sign of life; at first over routes that have nothing to send, such as
-    /// those in reserve, so that these are refused too.
+    /// the peer is asked for a sign of life; at first over routes that may have nothing to send,
+    /// such as those in reserve: these are to be refused too.
     pub(super) fn handle_refusal(&mut self, now: Time) {
         let is_first = !self.has_refused;
         self.has_refused = self.routes.values().any(|route| route.is_refused);
