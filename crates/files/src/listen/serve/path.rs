@@ -31,6 +31,8 @@ use events::Events;
 pub(super) const SILENCE: Duration = Duration::from_secs(30);
 /// The most unanswered requests on one path.
 const MOST_REQUESTS: usize = 2 * protocol::MOST_REQUESTS;
+/// What is looked at of what came before a connection broke: a client's last requests are less.
+const MOST_LAST_WORDS: usize = 256 << 10;
 /// Answers sent before requests are read.
 const ANSWERS_A_TURN: usize = 8;
 /// The interval of [`FileFrame::Held`], while its times grow.
@@ -87,13 +89,15 @@ pub(super) async fn serve(
 /// Whether a client said that it has everything before its connection broke. It closes while
 /// answers are on the way: the next write fails, although what it said last has arrived.
 fn has_said_done(conn: &mut Conn) -> bool {
+    let mut all = 0;
     loop {
-        let is_more = conn.try_fill(wire::frame::MAX_BODY).is_ok_and(|read| read > 0);
+        let read = conn.try_fill(wire::frame::MAX_BODY).unwrap_or(0);
+        all += read;
         loop {
             match conn.next_frame().map(|frame| frame.map(FileFrame::try_from)) {
                 Ok(Some(Ok(FileFrame::Done(_)))) => return true,
                 Ok(Some(Ok(_))) => {}
-                Ok(None) if is_more => break,
+                Ok(None) if read > 0 && all < MOST_LAST_WORDS => break,
                 Ok(None | Some(Err(_))) | Err(_) => return false,
             }
         }
