@@ -1,8 +1,8 @@
 //! The whole command line with a controller and a scheduler of one's own: sweeps that are stored
 //! and resumed, plots, captures, names, help.
 
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -126,13 +126,19 @@ fn results_of_a_changed_program_are_not_used() {
     let folder = folder("changed");
     // The same code with a byte behind it is another build, as an edited controller makes one.
     let changed = folder.join("my-lab");
-    fs::copy(MY_LAB, &changed).unwrap();
+    // Written by other processes: one that another test starts meanwhile would inherit the open
+    // file for a moment, and a file that is open for writing cannot be run.
+    let shell = |command: &str| {
+        let words = ["-c", command, "sh", MY_LAB, changed.to_str().unwrap()];
+        assert!(Command::new("sh").args(words).status().unwrap().success(), "{command}");
+    };
+    shell(r#"cp "$1" "$2""#);
     let arguments = ["simulate", "both.toml", "--set", "duration=3 s", "--out", "out", "--restart"];
     let resume = &arguments[..6];
     assert_eq!(run(&changed, &folder, resume).0, 0);
     let (code, _, said) = my_lab(&folder, resume);
     assert!(code == 0 && said.contains("6 of 6 runs are there already"), "{said}");
-    File::options().append(true).open(&changed).unwrap().write_all(b"\n").unwrap();
+    shell(r#"echo >> "$2""#);
     let (code, _, said) = run(&changed, &folder, resume);
     assert!(code == 2 && said.contains("another build of the program"), "{said}");
     assert!(said.contains("--restart"), "{said}");

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -89,11 +89,14 @@ impl Scratch {
         self.file(name, &content)
     }
 
-    /// Writes a shell script.
+    /// Writes a shell script, by another process: one that another test starts meanwhile would
+    /// inherit the open file for a moment, and a file that is open for writing cannot be run.
     pub(crate) fn script(&self, name: &str, lines: &str) -> String {
-        let path = self.file(name, format!("#!/bin/sh\n{lines}\n").as_bytes());
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        path.to_str().unwrap().to_string()
+        let path = self.file(name, b"").to_str().unwrap().to_string();
+        let write = r#"printf '#!/bin/sh\n%s\n' "$2" > "$1" && chmod 755 "$1""#;
+        let written = Command::new("sh").args(["-c", write, "sh", &path, lines]).status();
+        assert!(written.unwrap().success());
+        path
     }
 }
 

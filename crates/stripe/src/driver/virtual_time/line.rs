@@ -9,7 +9,7 @@ use units::{Bytes, Rate, Span, Time};
 const LONGEST: Span = Span::from_millis(100);
 
 /// Carries datagrams between whoever sends to its begin and an address, and back.
-pub(super) struct Line {
+pub(super) struct VirtualLine {
     /// Here the near side sends to, and from there to the address.
     sockets: [UdpSocket; 2],
     /// Whom each of them sends to.
@@ -22,15 +22,15 @@ pub(super) struct Line {
     carried: VecDeque<(Time, usize, Vec<u8>)>,
 }
 
-impl Line {
-    pub(super) fn to(address: SocketAddr, rate: Rate, delay: Span) -> Line {
+impl VirtualLine {
+    pub(super) fn to(address: SocketAddr, rate: Rate, delay: Span) -> VirtualLine {
         let sockets = [0, 1].map(|_| {
             let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
             socket.set_nonblocking(true).expect("sockets can be so");
             socket
         });
         let (ends, free_at) = ([None, Some(address)], [Time::ZERO; 2]);
-        Line { sockets, ends, rate, delay, free_at, carried: VecDeque::new() }
+        VirtualLine { sockets, ends, rate, delay, free_at, carried: VecDeque::new() }
     }
 
     pub(super) fn begin(&self) -> SocketAddr {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use secure::testing::{Key, client, server};
 use units::{Bytes, Rate, Span, Time};
 
-use self::line::Line;
+use self::line::VirtualLine;
 use super::Driver;
 use super::turns::Buffers;
 use crate::clock::StampedClock;
@@ -30,7 +30,7 @@ const QUIET: u32 = 3;
 struct World {
     now: Arc<AtomicU64>,
     drivers: Vec<(Driver, Buffers)>,
-    lines: Vec<Line>,
+    lines: Vec<VirtualLine>,
     /// Turns without work, at present.
     quiet: u32,
 }
@@ -96,7 +96,7 @@ impl World {
     /// Where a line begins that leads to a port of loopback, of this rate, and this delay in each
     /// direction.
     fn line(&mut self, port: u16, rate: Rate, delay: Span) -> SocketAddr {
-        let line = Line::to(([127, 0, 0, 1], port).into(), rate, delay);
+        let line = VirtualLine::to(([127, 0, 0, 1], port).into(), rate, delay);
         let begin = line.begin();
         self.lines.push(line);
         begin
@@ -143,7 +143,7 @@ impl World {
         let mut next = self.now() + TURN;
         if self.quiet > QUIET {
             let of_drivers = self.drivers.iter().filter_map(|(driver, _)| driver.next());
-            let due = of_drivers.chain(self.lines.iter().filter_map(Line::next)).min();
+            let due = of_drivers.chain(self.lines.iter().filter_map(VirtualLine::next)).min();
             next = next.max(due.or(end).expect("something is due"));
         }
         let next = end.map_or(next, |end| next.min(end));
