@@ -2,7 +2,7 @@
 //! know the connection no more, lines that are too narrow.
 
 use tokio::sync::oneshot;
-use units::{Span, SubflowId, Time};
+use units::{Span, Time};
 
 use super::link::{Link, NARROW};
 use super::routes::RouteEnd;
@@ -55,11 +55,11 @@ impl Link {
         if self.reset_at.is_some() {
             return;
         }
-        let others = self.routes.values().filter(|route| !route.is_refused);
-        let others: Vec<SubflowId> = others.flat_map(|route| route.paths.clone()).collect();
-        if !others.is_empty() {
-            for path in others.iter().filter(|_| is_first) {
-                self.core.ping_path(*path);
+        if !self.routes.values().all(|route| route.is_refused) {
+            for route in self.routes.values().filter(|route| is_first && !route.is_refused) {
+                for path in &route.paths {
+                    self.core.ping_path(*path);
+                }
             }
             return;
         }

@@ -19,6 +19,18 @@ async fn sent(pairs: &[Pair; 2]) -> [u64; 2] {
     sums
 }
 
+/// One end sends without an end, until it or the test ends; the other one reads.
+fn pour(from: Connection, to: Connection) {
+    tokio::spawn(async move {
+        let mut stream = from.open_stream().await.expect("it is open");
+        let _ = stream.write_all(&vec![1; 64 << 20]).await;
+    });
+    tokio::spawn(async move {
+        let mut stream = to.accept_stream().await.expect("it is opened");
+        let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+    });
+}
+
 #[test]
 fn connections_share_a_rate_in_turns() {
     run(async {
@@ -28,16 +40,7 @@ fn connections_share_a_rate_in_turns() {
         // The listening ends have it too, and send hardly more than acknowledgements.
         let pairs = [world.pair(2, options.clone()).await, world.pair(1, options).await];
         for pair in &pairs {
-            let (near, far) = (pair.near.clone(), pair.far.clone());
-            tokio::spawn(async move {
-                let mut stream = near.open_stream().await.expect("it is open");
-                // Until the test ends.
-                let _ = tokio::io::AsyncWriteExt::write_all(&mut stream, &vec![1; 64 << 20]).await;
-            });
-            tokio::spawn(async move {
-                let mut stream = far.accept_stream().await.expect("it is opened");
-                let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
-            });
+            pour(pair.near.clone(), pair.far.clone());
         }
         world.go_on(Span::from_millis(500)).await;
         let (before, began) = (world.until(sent(&pairs)).await, world.now());
@@ -96,15 +99,7 @@ fn routes_with_data_in_one_direction_are_kept_alive_in_both() {
             let pair = world.pair_over(routes, options).await;
             let (near, far) = (pair.near.clone(), pair.far.clone());
             let (from, to) = if is_upload { (near, far) } else { (far, near) };
-            tokio::spawn(async move {
-                let mut stream = from.open_stream().await.expect("it is open");
-                // Until the test ends.
-                let _ = stream.write_all(&vec![1; 64 << 20]).await;
-            });
-            tokio::spawn(async move {
-                let mut stream = to.accept_stream().await.expect("it is opened");
-                let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
-            });
+            pour(from, to);
             // Of each route, what the near side has sent, and what came to it.
             let counts = async |connection: &Connection| -> Vec<[u64; 2]> {
                 let routes = connection.stats().await.routes;
@@ -138,15 +133,7 @@ fn a_peer_whose_program_was_killed_is_missed_soon_beside_a_route_in_reserve() {
         };
         let pair = world.pair_over(routes, Options { max_rate, ..Options::default() }).await;
         let (near, far) = (pair.near.clone(), pair.far.clone());
-        tokio::spawn(async move {
-            let mut stream = far.open_stream().await.expect("it is open");
-            // Until it is killed.
-            let _ = stream.write_all(&vec![1; 64 << 20]).await;
-        });
-        tokio::spawn(async move {
-            let mut stream = near.accept_stream().await.expect("it is opened");
-            let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
-        });
+        pour(far, near);
         world.go_on(Span::from_secs(1)).await;
         assert!(!pair.near.has_ended());
         world.kill(0);
