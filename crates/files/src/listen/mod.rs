@@ -5,6 +5,8 @@
 
 mod receive;
 mod serve;
+#[cfg(test)]
+mod testing;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

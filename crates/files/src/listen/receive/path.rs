@@ -208,27 +208,19 @@ impl Drop for PathMember<'_> {
 mod tests {
     use std::cell::Cell;
 
-    use peer::Identity;
-    use peer::tls::{ClientTls, ServerTls};
-    use tokio::net::{TcpListener, TcpStream};
     use tokio::sync::oneshot;
 
     use super::*;
+    use crate::listen::testing::connected;
 
     /// Found with 50,000 files: a disk paused, and the sender took all paths for broken.
     #[tokio::test]
     async fn while_a_disk_pauses_the_sender_hears_that_the_receiver_lives() {
-        let (here, there) = (Identity::generate().unwrap(), Identity::generate().unwrap());
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let (mut dialing, mut listening) = connected().await;
         let (resume, paused) = oneshot::channel();
         let sender = async {
-            let stream = TcpStream::connect(address).await.unwrap();
-            let tls = ClientTls::new(&there, here.fingerprint()).unwrap();
-            let mut conn = Conn::new(Box::new(stream), tls.connection().unwrap());
-            conn.handshake().await.unwrap();
             for _ in 0..3 {
-                let is_alive = conn
+                let is_alive = dialing
                     .receive(|frame| {
                         Ok(matches!(
                             FileFrame::try_from(frame)?,
@@ -239,17 +231,14 @@ mod tests {
                 assert!(is_alive.unwrap());
             }
             resume.send("written").unwrap();
-            conn
+            dialing
         };
         let receiver = async {
-            let (stream, _) = listener.accept().await.unwrap();
-            let tls = ServerTls::new(&here).unwrap();
-            let mut conn = Conn::new(Box::new(stream), tls.connection().unwrap());
-            conn.handshake().await.unwrap();
             let ticks = Cell::new(0);
-            let written = meanwhile_alive(&mut conn, paused, || ticks.set(ticks.get() + 1)).await;
+            let written =
+                meanwhile_alive(&mut listening, paused, || ticks.set(ticks.get() + 1)).await;
             assert_eq!((written.unwrap(), ticks.get() >= 3), ("written", true));
-            conn
+            listening
         };
         tokio::time::timeout(Duration::from_secs(60), async { tokio::join!(sender, receiver) })
             .await
