@@ -13,8 +13,26 @@ const ONE_REQUEST: Duration = Duration::from_millis(200);
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    requests: Requests,
+}
+
+/// Tells a further request from another signal of the same one.
+#[derive(Default)]
+struct Requests {
     /// The request that was given out last.
     last: Option<(u8, Instant)>,
+}
+
+impl Requests {
+    fn is_new(&mut self, number: u8, now: Instant) -> bool {
+        let is_same = self
+            .last
+            .is_some_and(|(last, at)| last == number && now.duration_since(at) < ONE_REQUEST);
+        if !is_same {
+            self.last = Some((number, now));
+        }
+        !is_same
+    }
 }
 
 impl Signals {
@@ -25,7 +43,7 @@ impl Signals {
         Ok(Signals {
             interrupt: hear(SignalKind::interrupt())?,
             terminate: hear(SignalKind::terminate())?,
-            last: None,
+            requests: Requests::default(),
         })
     }
 
@@ -36,12 +54,7 @@ impl Signals {
                 _ = self.interrupt.recv() => INTERRUPT,
                 _ = self.terminate.recv() => TERMINATE,
             };
-            let now = Instant::now();
-            let is_same = self
-                .last
-                .is_some_and(|(last, at)| last == number && now.duration_since(at) < ONE_REQUEST);
-            if !is_same {
-                self.last = Some((number, now));
+            if self.requests.is_new(number, Instant::now()) {
                 return number;
             }
         }
@@ -55,31 +68,18 @@ pub(crate) const TERMINATE: u8 = 15;
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
-
-    use tokio::time::{sleep, timeout};
-
     use super::*;
 
-    /// No other test of this binary handles signals: they go to the whole process.
-    #[tokio::test]
-    async fn a_signal_that_is_sent_twice_is_one_request() {
-        let mut signals = Signals::new().unwrap();
-        let pid = std::process::id().to_string();
-        let send = |name: &str| {
-            assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
-        };
-        send("-TERM");
-        assert_eq!(signals.next().await, TERMINATE);
-        send("-TERM");
-        let soon = timeout(Duration::from_millis(50), signals.next()).await;
-        // A machine that took that long to send it has sent two.
-        let since = signals.last.unwrap().1.elapsed();
-        assert!(soon.is_err() || since > ONE_REQUEST, "{soon:?} after {since:?}");
-        send("-INT");
-        assert_eq!(signals.next().await, INTERRUPT, "another kind is another request");
-        sleep(ONE_REQUEST).await;
-        send("-INT");
-        assert_eq!(signals.next().await, INTERRUPT);
+    /// Without a signal: those would go to the whole process, and end what other tests run.
+    #[test]
+    fn a_signal_that_is_sent_twice_is_one_request() {
+        let (mut requests, begin) = (Requests::default(), Instant::now());
+        let mut is_new = |number, after| requests.is_new(number, begin + after);
+        assert!(is_new(TERMINATE, Duration::ZERO));
+        assert!(!is_new(TERMINATE, Duration::ZERO));
+        assert!(!is_new(TERMINATE, ONE_REQUEST - Duration::from_millis(1)));
+        assert!(is_new(INTERRUPT, ONE_REQUEST / 2), "another kind is another request");
+        assert!(is_new(INTERRUPT, ONE_REQUEST / 2 + ONE_REQUEST));
+        assert!(is_new(TERMINATE, ONE_REQUEST * 2));
     }
 }
