@@ -181,6 +181,11 @@ def need_root():
         sys.exit("this needs root: it makes network namespaces with ip netns")
 
 
+# A shell that starts a bar in its background has it ignore SIGINT, as would all that it starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 class Process:
     """A program in a network namespace (by its name, or by the words before a command that enter
     it; or, of None, in none of its own), its standard output and error in files of `folder`; killed

@@ -113,6 +113,8 @@ pub(crate) fn run<F: Forward>(
         woken = driver.now();
         if ready.iter().any(|ready| ready.key == WAKER_KEY) {
             control.waker.clear();
+            // What is asked from outside does not wait for packets, of which there may be none.
+            driver.sent_at = None;
         }
         let mut pending: Vec<usize> = ready
             .iter()

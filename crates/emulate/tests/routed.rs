@@ -192,6 +192,17 @@ fn round_trip(mesh: &RoutedMesh, from: (&str, &str), server: (&str, &str)) -> Du
     std::iter::repeat_with(one).take(5).min().expect("five of them")
 }
 
+/// Packets that are due soon after others wait for a moment: a question does not, since nothing
+/// else may be due that would wake the links.
+#[test]
+fn a_question_right_behind_a_packet_is_answered() {
+    let Some(mesh) = mesh() else { return };
+    for _ in 0..20 {
+        round_trip(&mesh, ("dual", "203.0.113.11:7"), ("server", "203.0.113.1:7"));
+        mesh.count().expect("an answer");
+    }
+}
+
 #[test]
 fn delays_are_those_of_the_links_and_change_midway() {
     let Some(mut mesh) = mesh() else { return };

@@ -73,6 +73,29 @@ fn many_streams_take_little_each_before_it_is_sent() {
     });
 }
 
+/// Who asks first has the first stream, though another task is polled before.
+#[test]
+fn streams_come_in_the_order_in_which_they_were_asked_for() {
+    run(async {
+        let pair = pair(2, Options::default()).await;
+        let (first, second) = (pair.near.open_stream(), pair.near.open_stream());
+        let (mut second, mut first) = (second.await.expect("open"), first.await.expect("open"));
+        assert!(first.id() < second.id());
+        let accepting = pair.far.accept_stream();
+        let behind = tokio::spawn(pair.far.accept_stream());
+        second.write_all(b"second").await.expect("it is open");
+        second.shutdown().await.expect("it is open");
+        second.sending().delivered().await.expect("it arrives");
+        first.write_all(b"first").await.expect("it is open");
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!behind.is_finished(), "another was asked for before");
+        assert_eq!(accepting.await.expect("it is open").id(), first.id());
+        assert_eq!(behind.await.expect("no panic").expect("it is open").id(), second.id());
+    });
+}
+
 #[test]
 fn many_streams_do_not_mix() {
     run(async {

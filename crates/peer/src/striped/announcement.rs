@@ -21,13 +21,10 @@ const MOST_ASKED: usize = 64 + 11 * MOST_STANDINGS;
 pub(super) struct Announcing(SendHalf);
 
 impl Announcing {
-    /// Opens the stream. The other half is for [`read_asked`].
-    pub(super) async fn open(
-        connection: &stripe::Connection,
-    ) -> io::Result<(Announcing, ReceiveHalf)> {
-        let (sending, receiving) =
-            connection.open_stream().await.map_err(io::Error::other)?.split();
-        Ok((Announcing(sending), receiving))
+    /// The stream, and the half of it for [`read_asked`].
+    pub(super) fn new(stream: stripe::Stream) -> (Announcing, ReceiveHalf) {
+        let (sending, receiving) = stream.split();
+        (Announcing(sending), receiving)
     }
 
     /// Tells the peer the addresses of this host.

@@ -397,6 +397,7 @@ impl StripedListener {
                     (sender.clone(), admitted.clone(), traffic.clone());
                 let admission = listener.admission();
                 serving.spawn(async move {
+                    let first = connection.open_stream();
                     let accepting = accept_streams(&connection, &sender);
                     tokio::pin!(accepting);
                     let announcement = tokio::select! {
@@ -406,7 +407,7 @@ impl StripedListener {
                                 connection.close(CloseCode::Unwelcome.number());
                                 return;
                             }
-                            admission.admit(&connection)
+                            admission.admit(&connection, first)
                         }
                     };
                     let _counting = traffic.follow(&connection, admitted.label(peer));

@@ -202,7 +202,9 @@ async fn connect_by(
         NotConnected { error, is_narrow, is_silent }
     })?;
     let follower = Follower::new(connection.clone(), Arc::clone(&keeper), host, leads)?;
-    let following = tokio::spawn(follower.run());
+    // Before the caller accepts any: one that does so sooner than this task runs would get it.
+    let first = connection.accept_stream();
+    let following = tokio::spawn(follower.run(first));
     Ok(Striped { connection, _endpoint: endpoint, keeper, following })
 }
 

@@ -7,7 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use net::socket::unmapped;
-use stripe::{Class, Connection, RouteChange, RouteId, RouteState, RouteStats, SendHalf};
+use stripe::{
+    Class, Connection, ConnectionError, RouteChange, RouteId, RouteState, RouteStats, SendHalf,
+    Stream,
+};
 use tokio::sync::broadcast;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use units::{Bytes, PathId, Span};
@@ -100,7 +103,8 @@ impl Follower {
         })
     }
 
-    pub(super) async fn run(self) {
+    /// `first` is the stream of the other side's announcements, the first one that it opens.
+    pub(super) async fn run(self, first: impl Future<Output = Result<Stream, ConnectionError>>) {
         let mut events = self.connection.events();
         let mut changes = self.keeper.changes();
         let mut news = self.leads.news();
@@ -111,7 +115,7 @@ impl Follower {
         count.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut pick = interval(PICK);
         pick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let announced = self.hear();
+        let announced = self.hear(first);
         tokio::pin!(announced);
         let mut is_heard = false;
         let mut looks = 0;
@@ -152,8 +156,8 @@ impl Follower {
     }
 
     /// Takes the announcements of the other side.
-    async fn hear(&self) {
-        let Ok(stream) = self.connection.accept_stream().await else { return };
+    async fn hear(&self, first: impl Future<Output = Result<Stream, ConnectionError>>) {
+        let Ok(stream) = first.await else { return };
         let (sending, receiving) = stream.split();
         self.asking.lock().await.replace(sending);
         self.leads.note_news();

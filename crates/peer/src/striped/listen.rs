@@ -7,7 +7,9 @@ use std::sync::{Arc, Weak};
 use net::holder::{Holder, Transport};
 use net::interfaces::own_addresses;
 use net::socket::unmapped;
-use stripe::{Connection, Endpoint, EndpointError, Listening, Memory, ReceiveHalf};
+use stripe::{
+    Connection, ConnectionError, Endpoint, EndpointError, Listening, Memory, ReceiveHalf, Stream,
+};
 use tokio::task::AbortHandle;
 use units::Bytes;
 use wire::asked::Asked;
@@ -73,12 +75,6 @@ impl UdpListener {
         let connection = self.endpoint.accept().await?;
         let peer = Fingerprint::of_spki(connection.peer_key());
         Some((connection, peer))
-    }
-
-    /// Admits the peer of a connection: it may fill buffers, and learns the addresses of this host
-    /// as long as the result lives.
-    pub fn admit(&self, connection: &Connection) -> Announcement {
-        self.admission().admit(connection)
     }
 
     /// What admits peers, for a task of its own.
@@ -149,14 +145,20 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// As [`UdpListener::admit`].
-    pub fn admit(&self, connection: &Connection) -> Announcement {
+    /// Admits the peer of a connection: it may fill buffers, and learns the addresses of this host
+    /// as long as the result lives. `first` is the first stream that was asked for at this side, as
+    /// which the peer knows it: it is asked for before anything is read, which may open others.
+    pub fn admit(
+        &self,
+        connection: &Connection,
+        first: impl Future<Output = Result<Stream, ConnectionError>> + Send + 'static,
+    ) -> Announcement {
         connection.admit(RECEIVE_BUFFER);
         let (admission, connection) = (self.clone(), connection.clone());
         let announcing = tokio::spawn(async move {
             tokio::select! {
                 // A peer that does not take it is gone, or wants no more addresses.
-                told = admission.announce(&connection) => if let Err(error) = told {
+                told = admission.announce(&connection, first) => if let Err(error) = told {
                     tracing::debug!(%error, "no announcement");
                 },
                 _ = connection.ended() => {}
@@ -183,12 +185,16 @@ impl Admission {
     }
 
     /// Tells the peer of a connection the addresses of this host, and again when they change.
-    async fn announce(&self, connection: &Connection) -> io::Result<()> {
+    async fn announce(
+        &self,
+        connection: &Connection,
+        first: impl Future<Output = Result<Stream, ConnectionError>>,
+    ) -> io::Result<()> {
         // The address that the peer used is among them, unless it is translated on its way.
         let used = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), self.port);
         let peer = unmapped(connection.remote()).ip();
         let mut changes = self.own.changes();
-        let (mut announcing, asking) = Announcing::open(connection).await?;
+        let (mut announcing, asking) = Announcing::new(first.await.map_err(io::Error::other)?);
         let mut ways = self.ways.clone();
         let serving = self.serve_asked(connection, asking);
         tokio::pin!(serving);

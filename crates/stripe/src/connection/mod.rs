@@ -73,7 +73,7 @@ struct Inner {
     protocol: Option<Vec<u8>>,
     effort: watch::Receiver<Effort>,
     ended: watch::Receiver<Option<ConnectionError>>,
-    incoming: Mutex<mpsc::UnboundedReceiver<Arc<StreamCell>>>,
+    incoming: Arc<Mutex<mpsc::UnboundedReceiver<Arc<StreamCell>>>>,
     datagrams: Mutex<mpsc::Receiver<Vec<u8>>>,
     events: broadcast::Sender<RouteEvent>,
     outgoing: Arc<DatagramCount>,
@@ -145,7 +145,7 @@ impl Connection {
             protocol,
             effort: of_all,
             ended: is_ended,
-            incoming: Mutex::new(arrived),
+            incoming: Arc::new(Mutex::new(arrived)),
             datagrams: Mutex::new(received),
             events: events.clone(),
             outgoing: Arc::clone(&outgoing),
@@ -213,26 +213,45 @@ impl Connection {
         self.0.remote
     }
 
-    /// Opens a stream, once the peer allows a further one.
+    /// Opens a stream, once the peer allows a further one. It is asked for when this is called: the
+    /// peer gets streams in the order of calls, whichever task runs first.
     ///
     /// # Errors
     /// If the connection has ended.
-    pub async fn open_stream(&self) -> Result<Stream, ConnectionError> {
+    pub fn open_stream(
+        &self,
+    ) -> impl Future<Output = Result<Stream, ConnectionError>> + Send + use<> {
         let (reply, opened) = oneshot::channel();
         self.push(Command::OpenStream { key: self.0.key, reply });
-        match opened.await {
-            Ok(opened) => opened.map(|untaken| Stream::new(untaken.take(), self.clone())),
-            Err(_) => Err(self.reason()),
+        let connection = self.clone();
+        async move {
+            match opened.await {
+                Ok(opened) => opened.map(|untaken| Stream::new(untaken.take(), connection)),
+                Err(_) => Err(connection.reason()),
+            }
         }
     }
 
-    /// The next stream that the peer opened. One task at a time waits.
+    /// The next stream that the peer opened. One task at a time waits. If none does when this is
+    /// called, the next stream is the caller's, even if another task waits sooner.
     ///
     /// # Errors
     /// If the connection has ended, and all streams were taken.
-    pub async fn accept_stream(&self) -> Result<Stream, ConnectionError> {
-        let cell = self.0.incoming.lock().await.recv().await;
-        cell.map(|cell| Stream::new(cell, self.clone())).ok_or_else(|| self.reason())
+    pub fn accept_stream(
+        &self,
+    ) -> impl Future<Output = Result<Stream, ConnectionError>> + Send + use<> {
+        let first = Arc::clone(&self.0.incoming).try_lock_owned();
+        let connection = self.clone();
+        async move {
+            let mut incoming = match first {
+                Ok(incoming) => incoming,
+                Err(_) => Arc::clone(&connection.0.incoming).lock_owned().await,
+            };
+            let cell = incoming.recv().await;
+            drop(incoming);
+            cell.map(|cell| Stream::new(cell, connection.clone()))
+                .ok_or_else(|| connection.reason())
+        }
     }
 
     /// Hands over an unreliable datagram, which leaves as the windows allow.
