@@ -77,7 +77,7 @@ mod tests {
         let mut is_new = |number, after| requests.is_new(number, begin + after);
         assert!(is_new(TERMINATE, Duration::ZERO));
         assert!(!is_new(TERMINATE, Duration::ZERO));
-        assert!(!is_new(TERMINATE, ONE_REQUEST - Duration::from_millis(1)));
+        assert!(!is_new(TERMINATE, ONE_REQUEST * 99 / 100));
         assert!(is_new(INTERRUPT, ONE_REQUEST / 2), "another kind is another request");
         assert!(is_new(INTERRUPT, ONE_REQUEST / 2 + ONE_REQUEST));
         assert!(is_new(TERMINATE, ONE_REQUEST * 2));
