@@ -6,7 +6,7 @@
 mod common;
 
 use common::{Drops, Link, Model, jain, rates, secs};
-use policy::cc::{Delivered, Harp, HarpCoupling, HarpOptions};
+use policy::cc::{Choke, Controller, Delivered, Harp, HarpCoupling, HarpOptions, Sent};
 use units::{Bytes, Rate, Span, SubflowId, Time};
 
 const RTT: Span = Span::from_millis(50);
@@ -172,6 +172,36 @@ fn a_loss_takes_half_of_all_windows() {
     // Once in a round trip.
     harp.handle_missing(Time::ZERO + secs(1) + RTT / 2, PATHS[0]);
     assert_eq!(harp.window(PATHS[0]), 40_000.0);
+}
+
+/// The probe of a choked path may leave from its moment on until it has left, whatever the sender
+/// does first at that moment: one that ran its timers first never sent any.
+#[test]
+fn a_probe_is_due_until_it_has_left() {
+    let mut harp = two_paths(HarpOptions::modern(), [20, 20]);
+    let mut now = Time::ZERO + secs(1);
+    while !harp.is_choked(PATHS[0]) {
+        now += RTT;
+        harp.handle_late(now, PATHS[0], harp.options().needed);
+    }
+    let choked = |harp: &Harp| match harp.allowance(PATHS[0]).state {
+        Choke::Choked { probe_at } => probe_at,
+        Choke::Open => panic!("it is choked"),
+    };
+    let due = choked(&harp);
+    assert!(due > now);
+    assert_eq!(harp.poll_deadline(), Some(due));
+    harp.handle_deadline(due);
+    assert_eq!((choked(&harp), harp.poll_deadline()), (due, None), "once is enough to tell");
+    let late = due + secs(3);
+    harp.handle_sent(
+        late,
+        PATHS[0],
+        &Sent { bytes: Bytes(1_000), in_flight: Bytes(1_000), is_retransmission: false },
+    );
+    let next = choked(&harp);
+    assert!(next >= late + Harp::LEAST_PROBE_PERIOD, "{next:?}");
+    assert_eq!(harp.poll_deadline(), Some(next));
 }
 
 /// A path whose packets stay late is choked, and carries nothing until a probe comes in time; the

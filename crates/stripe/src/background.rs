@@ -172,8 +172,8 @@ impl Controller for Member {
         self.site().remove(self.shared(now), self.connection, id);
     }
 
-    fn handle_sent(&mut self, _now: Time, id: SubflowId, sent: &Sent) {
-        self.site().handle_sent(self.connection, id, sent);
+    fn handle_sent(&mut self, now: Time, id: SubflowId, sent: &Sent) {
+        self.site().handle_sent(self.shared(now), self.connection, id, sent);
     }
 
     fn handle_acked(&mut self, now: Time, id: SubflowId, acked: &Acked) {

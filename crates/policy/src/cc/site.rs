@@ -197,8 +197,9 @@ impl Site {
     }
 
     /// A packet left.
-    pub fn handle_sent(&mut self, connection: u64, id: SubflowId, sent: &Sent) {
-        self.set_in_flight(connection, id, sent.in_flight);
+    pub fn handle_sent(&mut self, now: Time, connection: u64, id: SubflowId, sent: &Sent) {
+        let Some((at, _)) = self.set_in_flight(connection, id, sent.in_flight) else { return };
+        self.harp.handle_sent(now, self.shared[at].id, sent);
     }
 
     /// As [`Controller::handle_acked`].
@@ -394,7 +395,7 @@ mod tests {
     fn send(site: &mut Site, connection: u64, in_flight: u64) {
         let (bytes, in_flight) = (Bytes(MSS), Bytes(in_flight * MSS));
         let sent = Sent { bytes, in_flight, is_retransmission: false };
-        site.handle_sent(connection, SubflowId(0), &sent);
+        site.handle_sent(Time::ZERO, connection, SubflowId(0), &sent);
     }
 
     #[test]

@@ -205,8 +205,10 @@ struct HarpPath {
     lateness: Lateness,
     /// The clock of its delays, where the sender sees them itself.
     delay: ForwardDelay,
-    /// When to probe, for a sender that asks; valid while choked.
+    /// When to probe, for a sender that asks; valid while choked. It stays until the probe leaves.
     probe_at: Time,
+    /// Whether the sender was told that the probe may leave.
+    is_probe_due: bool,
     /// How often its window fell, and how often it was choked.
     falls: PathFalls,
     back_off: BackOff,
@@ -269,6 +271,7 @@ impl Harp {
             lateness: Lateness::new(self.options.lateness),
             delay: ForwardDelay::default(),
             probe_at: Time::ZERO,
+            is_probe_due: false,
             falls: PathFalls::default(),
             back_off: BackOff::default(),
         });
@@ -518,7 +521,13 @@ impl HarpPath {
     fn choke(&mut self, now: Time) {
         self.is_choked = true;
         self.falls.chokes += 1;
+        self.await_probe(now);
+    }
+
+    /// The next probe is a period away.
+    fn await_probe(&mut self, now: Time) {
         self.probe_at = now + self.probe_period();
+        self.is_probe_due = false;
     }
 
     /// Whether the last decrease is less than a round trip ago.

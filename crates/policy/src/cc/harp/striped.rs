@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use units::{Bytes, Rate, SubflowId, Time};
 
 use super::{Delivered, Harp};
-use crate::cc::{Acked, Allowance, Choke, Congestion, Controller, Signal, Start};
+use crate::cc::{Acked, Allowance, Choke, Congestion, Controller, Sent, Signal, Start};
 
 /// The slowest pace.
 const SLOWEST: Rate = Rate::from_bytes(1);
@@ -24,6 +24,15 @@ impl Controller for Harp {
 
     fn handle_remove(&mut self, _now: Time, id: SubflowId) {
         self.remove(id);
+    }
+
+    fn handle_sent(&mut self, now: Time, id: SubflowId, _sent: &Sent) {
+        if let Some(path) = self.path_mut(id)
+            && path.is_choked
+            && path.probe_at <= now
+        {
+            path.await_probe(now);
+        }
     }
 
     fn handle_acked(&mut self, now: Time, id: SubflowId, acked: &Acked) {
@@ -65,15 +74,16 @@ impl Controller for Harp {
     }
 
     fn poll_deadline(&self) -> Option<Time> {
-        let probes = self.paths.iter().filter(|path| path.is_choked).map(|path| path.probe_at);
+        let awaited = self.paths.iter().filter(|path| path.is_choked && !path.is_probe_due);
+        let probes = awaited.map(|path| path.probe_at);
         probes.chain(self.poll_drain()).min()
     }
 
     fn handle_deadline(&mut self, now: Time) {
         self.handle_drain(now);
         for path in &mut self.paths {
-            if path.is_choked && path.probe_at <= now {
-                path.probe_at = now + path.probe_period();
+            if path.is_choked && path.probe_at <= now && !path.is_probe_due {
+                path.is_probe_due = true;
                 self.changed.push(path.id);
             }
         }
