@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use stripe::{Connection, ConnectionError};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use wire::closing::CloseCode;
 use wire::session::Hello;
 
@@ -12,9 +12,13 @@ use crate::conn::{Conn, ConnError};
 use crate::greeting::say_hello;
 use crate::{Error, Fingerprint};
 
-/// Says hello on a first stream, and waits until the peer lets this host in. The result lasts as
-/// long as the service: its end is the end of both. `remedy` is what a host without the service is
-/// to do.
+/// How long nobody asks whether a peer that has yet to answer is there. One that was killed just
+/// after it acknowledged the greeting leaves nothing behind that is overdue.
+const ASK: Duration = Duration::from_secs(1);
+
+/// Says hello on a first stream, and waits until the peer lets this host in; one that does not
+/// answer is asked for signs of life. The result lasts as long as the service: its end is the end
+/// of both. `remedy` is what a host without the service is to do.
 ///
 /// # Errors
 /// [`Error::Refused`] with the peer's reason, [`Error::Busy`], or [`Error::NoPath`] if there is no
@@ -36,10 +40,18 @@ pub async fn open_service(
     let key = Fingerprint::of_spki(connection.peer_key());
     let mut conn = Conn::over_carrier(Box::new(StripedStream::new(stream)), key);
     let greeting = say_hello(&mut conn, hello, remedy);
+    let asking = async {
+        loop {
+            sleep(ASK).await;
+            // Its end is heard of beside this.
+            let _ = connection.sign_of_life().await;
+        }
+    };
     let answer = tokio::select! {
         biased;
         answer = timeout(patience, greeting) => answer.unwrap_or(Err(ConnError::Silent(patience))),
         error = connection.ended() => return Err(ended(error)),
+        () = asking => unreachable!("it asks for ever"),
     };
     match answer {
         Ok(Ok(_)) => Ok(conn),
