@@ -3,7 +3,7 @@
 //!
 //! [`connect`] plans routes as paths over TCP are planned ([`plan`](crate::dial::plan)) and follows
 //! the interfaces of this host and the addresses that the other host announces. [`UdpListener`]
-//! takes connections of any key: the caller [admits](UdpListener::admit) those of welcome peers and
+//! takes connections of any key: the caller [admits](Admission::admit) those of welcome peers and
 //! closes the others. The first stream that the listening side opens carries its announcement; all
 //! other streams are the caller's.
 //!
