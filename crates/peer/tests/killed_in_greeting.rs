@@ -55,7 +55,7 @@ impl Service for Slow {
     async fn serve(self: Arc<Self>, _conn: Conn, _: Entry<Self>, _: SocketAddr) {}
 }
 
-/// Found with feeds whose collector was killed: they waited for as long as for an answer.
+/// Found with feeds whose collector was killed: they waited until a keep-alive asked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_host_that_is_killed_before_it_answers_is_missed() {
     let identity = Identity::generate().unwrap();
