@@ -3,14 +3,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod common;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use events::Events;
-use peer::dial::Terms;
-use peer::host::{Asking, Carriers, Entry, Host, Service, Services};
-use peer::{Conn, Credential, DialOptions, Fingerprint, Identity, ListenOptions, striped};
+use peer::host::{Asking, Entry, Service};
+use peer::{Conn, Fingerprint, striped};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use wire::session::{Hello, SessionId};
 
@@ -56,18 +57,8 @@ impl Service for Caller {
 /// Found with connections of `tunnel -R`: now and then the first one was taken for the addresses.
 #[tokio::test]
 async fn what_a_service_opens_is_not_taken_for_the_addresses() {
-    let identity = Identity::generate().unwrap();
-    let key = identity.fingerprint();
-    let at = vec!["127.0.0.1:0".parse().unwrap()];
-    let options = ListenOptions { addresses: at, ..ListenOptions::new(identity) };
-    let host =
-        Host::bind(options, Carriers::Udp, &stripe::Options::default(), Events::new()).unwrap();
-    let address = host.addresses()[0];
-    let _hosting = host.serve(Services::new().with(&Arc::new(Caller))).unwrap();
-
-    let mut options = DialOptions::new(Identity::generate().unwrap());
-    options.paths = vec!["lo".parse().unwrap()];
-    let terms = Terms::new(vec![(address.into(), Credential::Pinned(key))], options).unwrap();
+    let (_hosting, address, key) = common::host(&Arc::new(Caller));
+    let terms = common::terms(address, key);
     let stripe = stripe::Options::default();
     let dialed = striped::connect(&terms, stripe, Events::new()).await.unwrap();
     // On this one thread, no other task has run since: this one waits first.

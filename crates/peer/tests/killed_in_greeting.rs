@@ -3,14 +3,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod common;
+
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use events::Events;
-use peer::dial::Terms;
-use peer::host::{Asking, Carriers, Entry, Host, Service, Services};
-use peer::{Conn, Credential, DialOptions, Error, Fingerprint, Identity, ListenOptions, striped};
+use peer::host::{Asking, Entry, Service};
+use peer::{Conn, Error, Fingerprint, striped};
 use tokio::net::UdpSocket;
 use tokio::sync::oneshot;
 use wire::session::{Hello, SessionId};
@@ -58,17 +59,10 @@ impl Service for Slow {
 /// Found with feeds whose collector was killed: they waited until a keep-alive asked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_host_that_is_killed_before_it_answers_is_missed() {
-    let identity = Identity::generate().unwrap();
-    let key = identity.fingerprint();
-    let at = vec!["127.0.0.1:0".parse().unwrap()];
-    let options = ListenOptions { addresses: at, ..ListenOptions::new(identity) };
-    let stripe = stripe::Options::default();
-    let host = Host::bind(options, Carriers::Udp, &stripe, Events::new()).unwrap();
-    let address = host.addresses()[0];
     let (asked, is_asked) = oneshot::channel();
     let (done, over) = mpsc::channel();
     let slow = Slow { asked: Mutex::new(Some(asked)), over: Mutex::new(over) };
-    let _hosting = host.serve(Services::new().with(&Arc::new(slow))).unwrap();
+    let (_hosting, address, key) = common::host(&Arc::new(slow));
 
     // What has the host's port for the side that dials: once it is gone, no program has it.
     let inside = UdpSocket::bind("127.0.0.1:0").await.unwrap();
@@ -92,11 +86,9 @@ async fn a_host_that_is_killed_before_it_answers_is_missed() {
         }
     });
 
-    let mut options = DialOptions::new(Identity::generate().unwrap());
-    options.paths = vec!["lo".parse().unwrap()];
-    let terms = Terms::new(vec![(to.into(), Credential::Pinned(key))], options).unwrap();
-    // Which would ask sooner or later.
-    let mut silent = stripe::Options { keep_alive: None, ..stripe };
+    let terms = common::terms(to, key);
+    // Either of these would notice it in the end.
+    let mut silent = stripe::Options { keep_alive: None, ..stripe::Options::default() };
     silent.config.idle_timeout = None;
     let dialed = striped::connect(&terms, silent, Events::new()).await.unwrap();
     let hello = Hello::new("slow", None, terms.run);

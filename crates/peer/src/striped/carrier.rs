@@ -397,6 +397,7 @@ impl StripedListener {
                     (sender.clone(), admitted.clone(), traffic.clone());
                 let admission = listener.admission();
                 serving.spawn(async move {
+                    // That of announcements: what is accepted may open others.
                     let first = connection.open_stream();
                     let accepting = accept_streams(&connection, &sender);
                     tokio::pin!(accepting);
