@@ -3,8 +3,8 @@
 
 use policy::sched::{Options, by_name};
 use transfer::{
-    Extent, ExtentSet, Layout, PathState, PathTraits, Sample, Sender, SenderConfig, SenderEvent,
-    Transmit,
+    Class, Extent, ExtentSet, Layout, PathState, PathTraits, Sample, Sender, SenderConfig,
+    SenderEvent, Transmit,
 };
 use units::{Bytes, PathId, Span, Time};
 
@@ -300,4 +300,31 @@ fn a_carrier_that_gets_nothing_through_is_stalled_until_it_does() {
     world.say(1, Span::ZERO);
     let state = |world: &World| world.sender.paths(world.now)[1].state;
     assert_eq!(state(&world), PathState::Active);
+}
+
+/// Neither the path in use nor the one in reserve, until one of them has another role.
+#[test]
+fn held_paths_get_nothing_and_what_they_have_in_flight_arrives() {
+    let mut world = World::new(Bytes::mib(16), Bytes::kib(256));
+    world.sender.set_class(world.now, PathId(1), Class::Backup);
+    for path in [1, 0] {
+        world.sender.set_class(world.now, PathId(path), Class::Held);
+    }
+    for step in 0..60 {
+        world.pass(10);
+        for path in [0, 1] {
+            if step > 10 {
+                world.ack(path);
+            }
+            assert!(!world.send(path), "path {path} after {step} looks");
+        }
+    }
+    assert_eq!(world.in_flight(0) + world.in_flight(1), Bytes::ZERO);
+    assert_eq!((world.repeated(), &*world.stalls), (Bytes::ZERO, [].as_slice()));
+    world.sender.set_class(world.now, PathId(1), Class::Primary);
+    assert!(world.send(1) && !world.send(0));
+    world.sender.set_class(world.now, PathId(0), Class::Backup);
+    assert!(world.send(1) && !world.send(0));
+    world.sender.handle_path_lost(world.now, PathId(1));
+    assert!(world.send(0));
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use net::Clock;
-use peer::dial::Path;
+use peer::dial::{Path, PlanKind};
 use peer::{Conn, Fingerprint, PathClass, PathSpec};
 use tokio::sync::{Notify, mpsc, watch};
 use transfer::{Class, ExtentSet, Layout, PathTraits, Sender, SenderConfig};
@@ -16,7 +16,7 @@ use wire::files::Archived;
 use wire::session::SessionId;
 
 use super::path::PathFacts;
-use crate::{Error, TransferOptions};
+use crate::{CarrierChoice, Error, TransferOptions};
 use events::{DryRun, Listed};
 
 /// One agreed session.
@@ -37,6 +37,8 @@ pub(super) struct Session {
     parted: watch::Sender<BTreeSet<usize>>,
     /// Whether the other side has the transfer in the background.
     steps_back: AtomicBool,
+    /// Where there are two carriers, the one in reserve.
+    reserve: Mutex<Option<PlanKind>>,
     /// Signs of progress.
     pub(super) signs: Signs,
 }
@@ -127,6 +129,7 @@ impl Session {
         clock: Clock,
         reports: mpsc::UnboundedSender<Report>,
         core: Sender,
+        options: &TransferOptions,
     ) -> Session {
         Session {
             id,
@@ -139,6 +142,7 @@ impl Session {
             complete: AtomicBool::new(false),
             parted: watch::Sender::default(),
             steps_back: AtomicBool::new(false),
+            reserve: Mutex::new(first_reserve(options)),
             signs: Signs::default(),
         }
     }
@@ -191,6 +195,11 @@ impl Session {
         self.steps_back.load(Ordering::Relaxed)
     }
 
+    /// Paths of this carrier that open from here on are in reserve.
+    pub(super) fn set_reserve(&self, kind: PlanKind) {
+        *self.reserve.lock().expect("no panic while held") = Some(kind);
+    }
+
     /// Reports to the driver; if the driver has gone, the session is over anyway.
     pub(super) fn report(&self, report: Report) {
         let _ = self.reports.send(report);
@@ -221,7 +230,11 @@ pub(super) struct Registered<'a> {
 impl<'a> Registered<'a> {
     /// Opens a path in the core.
     pub(super) fn new(session: &'a Session, path: &Arc<Path>, conn: &Conn) -> Registered<'a> {
-        let class = class_of(path.plan.class);
+        // Else it would have data until the driver looks next, and both carriers would begin in one
+        // queue.
+        let reserve = *session.reserve.lock().expect("no panic while held");
+        let is_held = reserve == Some(path.plan.kind);
+        let class = if is_held { Class::Backup } else { class_of(path.plan.class) };
         let rtt = conn.counters().ok().map(|info| Span::from(info.rtt));
         let facts = Arc::new(PathFacts::new(Arc::clone(path)));
         session.paths().insert(path.id, Arc::clone(&facts));
@@ -252,6 +265,13 @@ impl Drop for Registered<'_> {
         session.paths().remove(&path.id);
         session.kick.notify_one();
     }
+}
+
+/// The carrier that begins in reserve, where there are two.
+fn first_reserve(options: &TransferOptions) -> Option<PlanKind> {
+    let CarrierChoice::Auto(_) = options.carrier else { return None };
+    let is_udp_first = options.dial.is_met || options.dial.effort.is_background();
+    Some(if is_udp_first { PlanKind::Tcp } else { PlanKind::Striped })
 }
 
 /// A path's class as the core has it.
@@ -294,4 +314,25 @@ pub(super) fn check_scheduler(options: &TransferOptions) -> Result<(), Error> {
         )));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use peer::Identity;
+
+    use super::*;
+
+    /// Both carriers used to begin, in one queue, until the driver looked for the first time.
+    #[test]
+    fn of_two_carriers_one_begins_in_reserve() {
+        let mut options = TransferOptions::new(Identity::generate().unwrap());
+        assert_eq!(first_reserve(&options), None);
+        options.carrier = CarrierChoice::Auto(stripe::Options::default());
+        assert_eq!(first_reserve(&options), Some(PlanKind::Striped));
+        options.dial.is_met = true;
+        assert_eq!(first_reserve(&options), Some(PlanKind::Tcp));
+        options.dial.is_met = false;
+        options.dial.effort = wire::effort::Effort::Lower;
+        assert_eq!(first_reserve(&options), Some(PlanKind::Tcp));
+    }
 }

@@ -123,7 +123,10 @@ impl Sender {
             return;
         }
         if path.why == Reason::NotNeeded(before) {
-            self.restore(id, Reason::Needed(class));
+            match class {
+                Class::Held => self.set_state(id, PathState::Standby, Reason::NotNeeded(class)),
+                _ => self.restore(id, Reason::Needed(class)),
+            }
         }
         self.update_classes(now);
         self.adjust(now);
@@ -165,6 +168,7 @@ impl Sender {
                 Class::Primary => continue,
                 Class::Overflow => needs_help,
                 Class::Backup => !others,
+                Class::Held => false,
             };
             let Some(path) = self.paths.get(&id) else { continue };
             if needed && path.why == Reason::NotNeeded(class) {

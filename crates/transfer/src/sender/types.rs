@@ -17,6 +17,8 @@ pub enum Class {
     Overflow,
     /// Used only while no other path is alive.
     Backup,
+    /// Gets nothing, until it has another role. What it has in flight arrives.
+    Held,
 }
 
 /// The properties of a path known when it opens.
@@ -139,6 +141,7 @@ impl fmt::Display for Reason {
                 write!(f, "{other}, with which it shared a bottleneck, is gone")
             }
             Reason::NotNeeded(Class::Backup) => write!(f, "a backup, and another path is alive"),
+            Reason::NotNeeded(Class::Held) => write!(f, "until what others have sent has arrived"),
             Reason::NotNeeded(class) => write!(f, "{class:?} path, not needed"),
             Reason::Needed(class) => write!(f, "{class:?} path, needed"),
         }

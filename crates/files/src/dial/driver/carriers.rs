@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use peer::dial::{PlanKind, Via};
+use transfer::Class;
 use units::{Bytes, Time};
 
 use super::SessionDriver;
@@ -34,6 +35,7 @@ impl<O: SessionOpener> SessionDriver<O> {
             let is_striped = facts.path.plan.kind == PlanKind::Striped;
             let standing = &mut standings[usize::from(is_striped)];
             standing.acked += report.acked;
+            standing.in_flight += report.in_flight;
             // Where UDP has direct ways, nothing is tried over a relay, which costs its owner.
             let is_tried = is_striped || !is_met || facts.path.plan.via == Via::Direct;
             standing.is_open |= is_tried && report.state != transfer::PathState::Stalled;
@@ -45,15 +47,30 @@ impl<O: SessionOpener> SessionDriver<O> {
             choice.step_back();
         }
         let change = choice.update(now, standings[0], standings[1], rest);
-        for (id, facts) in &open {
-            let plan = &facts.path.plan;
-            let is_striped = plan.kind == PlanKind::Striped;
-            let is_in_use = is_striped == (choice.in_use() == Kind::Udp);
-            let class = if is_in_use { class_of(plan.class) } else { transfer::Class::Backup };
-            core.set_class(now, *id, class);
+        // The one in use first: at no moment the other one is all that there is.
+        for is_in_use in [true, false] {
+            for (id, facts) in &open {
+                let plan = &facts.path.plan;
+                let is_striped = plan.kind == PlanKind::Striped;
+                if is_in_use != (is_striped == (choice.in_use() == Kind::Udp)) {
+                    continue;
+                }
+                let class = if choice.is_holding() {
+                    Class::Held
+                } else if is_in_use {
+                    class_of(plan.class)
+                } else {
+                    Class::Backup
+                };
+                core.set_class(now, *id, class);
+            }
         }
         session.wake(&mut core);
         drop(core);
+        session.set_reserve(match choice.in_use() {
+            Kind::Tcp => PlanKind::Striped,
+            Kind::Udp => PlanKind::Tcp,
+        });
         if let Some(Decision { text }) = change {
             self.events.notice(text);
         }

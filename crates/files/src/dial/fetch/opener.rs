@@ -351,7 +351,8 @@ impl FetchOpener {
         let start = if granted.is_some() { Layout::stream(0) } else { layout.clone() };
         let core = new_core(&options.transfer.scheduler, paths, &start, &have);
         let arrival = Arc::new(arrival);
-        let session = Arc::new(Session::new(id, clock, self.reports.clone(), core));
+        let session =
+            Arc::new(Session::new(id, clock, self.reports.clone(), core, &options.transfer));
         if let Some(granted) = granted {
             let following = follow(granted, layout.total().0, Arc::downgrade(&session));
             self.following.lock().expect("no panic while held").spawn(following);

@@ -388,7 +388,7 @@ impl SendOpener {
             load.grant(positions);
         }
         *self.supply.lock().expect("no panic while held") = Some(Arc::clone(&load));
-        let session = Arc::new(Session::new(id, self.clock, self.reports.clone(), core));
+        let session = Arc::new(Session::new(id, self.clock, self.reports.clone(), core, transfer));
         let agreement = Agreement { peer, files, total, resumed, left_out };
         session.report(Report::Established(Arc::clone(&session), agreement));
         if session.core().layout().is_growing() && !transfer.dry_run {
