@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use peer::dial::{PlanKind, Via};
-use transfer::Class;
+use transfer::{Class, PathState};
 use units::{Bytes, Time};
 
 use super::SessionDriver;
@@ -36,9 +36,13 @@ impl<O: SessionOpener> SessionDriver<O> {
             let standing = &mut standings[usize::from(is_striped)];
             standing.acked += report.acked;
             standing.in_flight += report.in_flight;
+            if !is_striped && report.state == PathState::Active {
+                let is_full = facts.kernel.lock().expect("no panic while held").is_full();
+                standing.has_room |= !is_full;
+            }
             // Where UDP has direct ways, nothing is tried over a relay, which costs its owner.
             let is_tried = is_striped || !is_met || facts.path.plan.via == Via::Direct;
-            standing.is_open |= is_tried && report.state != transfer::PathState::Stalled;
+            standing.is_open |= is_tried && report.state != PathState::Stalled;
         }
         let rest = core.totals(now).rest();
         let choice =

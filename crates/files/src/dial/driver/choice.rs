@@ -3,9 +3,10 @@
 //!
 //! A trial takes some seconds, so that short transfers have none. The other carrier is kept if it
 //! is faster than the first one was before, and is when it is measured again: the rates of many
-//! lines double within seconds, whatever carries the data. What is in flight on the carrier that
-//! pauses arrives there: nothing is sent twice. The other one begins when it has: into the queue of
-//! the first, it would lose packets at once, and take the line for narrower than it is.
+//! lines double within seconds, whatever carries the data. Where TCP has a queue on all lines,
+//! nothing carries more, and nothing is tried. What is in flight on the carrier that pauses arrives
+//! there: nothing is sent twice. The other one begins when it has: into the queue of the first, it
+//! would lose packets at once, and take the line for narrower than it is.
 
 use units::{Bytes, Rate, Span, Time};
 
@@ -27,6 +28,9 @@ pub(super) struct Standing {
     pub(super) acked: Bytes,
     /// Bytes that were sent on it, and not acknowledged.
     pub(super) in_flight: Bytes,
+    /// Whether a path of it has no queue, so that something else might carry more over it. Known of
+    /// TCP.
+    pub(super) has_room: bool,
 }
 
 /// A change of the carrier in use, for people.
@@ -76,6 +80,8 @@ pub(super) struct Choice {
     settled: Option<Rate>,
     next_trial: Option<Time>,
     last_trial: Time,
+    /// When all lines had a queue, as of the last look at which they had.
+    full_at: Option<Time>,
     pause: Span,
     /// Whether the other carrier is never tried.
     is_fixed: bool,
@@ -92,6 +98,7 @@ impl Choice {
             settled: None,
             next_trial: None,
             last_trial: Time::ZERO,
+            full_at: None,
             pause: PAUSE,
             is_fixed: false,
         }
@@ -155,7 +162,11 @@ impl Choice {
         if let Some(trial) = self.trial.take() {
             return self.judge(now, trial, rate);
         }
-        if !other.is_open || !self.is_due(now, rate) {
+        if self.in_use == Kind::Tcp && !own.has_room {
+            self.full_at = Some(now);
+        }
+        let is_full = self.full_at.is_some_and(|at| now.since(at) < MEASURE);
+        if !other.is_open || is_full || !self.is_due(now, rate) {
             return None;
         }
         let worth = (rate * (SETTLE + MEASURE)).0.saturating_mul(WORTH);
@@ -242,6 +253,8 @@ mod tests {
     use super::*;
 
     const STEP: Span = Span::from_millis(100);
+    const WITH_ROOM: Standing =
+        Standing { is_open: true, acked: Bytes::ZERO, in_flight: Bytes::ZERO, has_room: true };
 
     /// What both carriers carry at that time, in Mbit/s.
     type Line = fn(Span) -> (u64, u64);
@@ -263,7 +276,7 @@ mod tests {
             acked[used] += rates[used] * STEP;
             (0..2).for_each(|at| best[at] += rates[at] * STEP);
             let standing =
-                |at: usize| Standing { is_open: open[at], acked: acked[at], ..Standing::default() };
+                |at: usize| Standing { is_open: open[at], acked: acked[at], ..WITH_ROOM };
             let now = Time::ZERO + since;
             let rest = size - (acked[0] + acked[1]).min(size);
             if let Some(change) = choice.update(now, standing(0), standing(1), rest) {
@@ -293,6 +306,22 @@ mod tests {
         let (told, part) = run(40, Bytes(1 << 40), [true, true], line);
         assert!(told.len() == 1 && told[0].1.contains("after: TCP goes on"), "{told:?}");
         assert!(part > 0.99, "{part}");
+    }
+
+    #[test]
+    fn what_tcp_fills_has_no_trial() {
+        let mut choice = Choice::new();
+        let mut tried = None;
+        for step in 0..300_u64 {
+            // A sender that has backed off leaves the line without a queue for a second.
+            let has_room = step > 200 || step % 40 < 10;
+            let tcp = Standing { acked: Rate::mbit(50) * (STEP * step), has_room, ..WITH_ROOM };
+            choice.update(Time::ZERO + STEP * step, tcp, WITH_ROOM, Bytes(1 << 40));
+            if choice.in_use() == Kind::Udp {
+                tried = tried.or(Some(step));
+            }
+        }
+        assert_eq!(tried, Some(214));
     }
 
     #[test]
@@ -326,8 +355,9 @@ mod tests {
                     is_open: true,
                     acked: Rate::mbit(50) * (STEP * step),
                     in_flight: Bytes(left),
+                    ..WITH_ROOM
                 };
-                let udp = Standing { is_open: true, ..Standing::default() };
+                let udp = WITH_ROOM;
                 waited += u64::from(is_tried && choice.is_holding());
                 choice.update(Time::ZERO + STEP * step, tcp, udp, Bytes(1 << 40));
                 if choice.in_use() == Kind::Tcp && turned.is_some() {
@@ -355,7 +385,7 @@ mod tests {
                 let standing = |rate| Standing {
                     is_open: true,
                     acked: Rate::mbit(rate) * (STEP * step),
-                    ..Standing::default()
+                    ..WITH_ROOM
                 };
                 let now = Time::ZERO + STEP * step;
                 if step == known {
@@ -379,7 +409,7 @@ mod tests {
                 let standing = |rate, is_open| Standing {
                     is_open,
                     acked: Rate::mbit(rate) * (STEP * step),
-                    ..Standing::default()
+                    ..WITH_ROOM
                 };
                 let now = Time::ZERO + STEP * step;
                 let (tcp, udp) = match choice.in_use() {

@@ -43,18 +43,27 @@ pub(in crate::dial) struct PathFacts {
     pub(super) kernel: Mutex<KernelFacts>,
 }
 
+/// Delays of a line without a queue differ by less.
+const STANDING: Span = Span::from_millis(5);
+
 /// The kernel's latest counters.
 #[derive(Clone, Debug, Default)]
 pub(in crate::dial) struct KernelFacts {
     pub(super) congestion_control: String,
     pub(super) retransmits: u64,
     pub(super) rtt: Span,
+    pub(super) min_rtt: Span,
     pub(super) connections: usize,
     /// Of its first connection.
     pub(super) background: Option<Background>,
 }
 
 impl KernelFacts {
+    /// Whether its line has a queue, as of the latest sample: nothing would carry more over it.
+    pub(super) fn is_full(&self) -> bool {
+        self.rtt >= self.min_rtt + STANDING.max(self.min_rtt / 4)
+    }
+
     /// Whether a sample was taken.
     pub(super) fn is_known(&self) -> bool {
         self.connections > 0

@@ -356,7 +356,7 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
         }
         let mut kernel = self.facts.kernel.lock().expect("no panic while held");
         kernel.retransmits = infos().map(|info| info.retransmits).sum();
-        kernel.rtt = shortest;
+        (kernel.rtt, kernel.min_rtt) = (shortest, least);
         kernel.connections = self.connections.len();
         kernel.background = self.connections[0].conn.background();
         let control = self.connections[0].control();
