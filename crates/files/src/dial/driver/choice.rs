@@ -58,7 +58,7 @@ const LEAST_PAUSE: Span = Span::from_secs(10);
 
 /// What has been measured of a trial.
 #[derive(Clone, Copy, Debug)]
-enum Trial {
+enum CarrierTrial {
     /// The rate of the first carrier.
     Other { before: Rate },
     /// The other one was faster: the first one is measured again.
@@ -75,7 +75,7 @@ pub(super) struct Choice {
     since: Option<Time>,
     /// When it was given them, while the other one has some in flight: neither gets any.
     held: Option<Time>,
-    trial: Option<Trial>,
+    trial: Option<CarrierTrial>,
     /// The rate of the carrier in use at the last decision.
     settled: Option<Rate>,
     next_trial: Option<Time>,
@@ -173,7 +173,7 @@ impl Choice {
         if rest.0 < worth {
             return None;
         }
-        (self.trial, self.last_trial) = (Some(Trial::Other { before: rate }), now);
+        (self.trial, self.last_trial) = (Some(CarrierTrial::Other { before: rate }), now);
         self.turn(now);
         None
     }
@@ -187,30 +187,30 @@ impl Choice {
     }
 
     /// Goes on with a trial, or ends it: the faster carrier stays.
-    fn judge(&mut self, now: Time, trial: Trial, rate: Rate) -> Option<Decision> {
+    fn judge(&mut self, now: Time, trial: CarrierTrial, rate: Rate) -> Option<Decision> {
         let is_faster =
             |tried: Rate, other: Rate| tried.as_bits() > other.as_bits() / 100 * (100 + MARGIN);
         let (udp, tcp) = ("UDP", "TCP");
         let (own, other) = if self.in_use == Kind::Udp { (udp, tcp) } else { (tcp, udp) };
         let text = match trial {
-            Trial::Other { before } if is_faster(rate, before) => {
-                self.trial = Some(Trial::Back { before, tried: rate });
+            CarrierTrial::Other { before } if is_faster(rate, before) => {
+                self.trial = Some(CarrierTrial::Back { before, tried: rate });
                 self.turn(now);
                 return None;
             }
-            Trial::Other { before } => {
+            CarrierTrial::Other { before } => {
                 self.stay(before);
                 self.turn(now);
                 format!("{own} carried {rate}, {other} {before}: {other} goes on")
             }
-            Trial::Back { before, tried } if is_faster(tried, before.max(rate)) => {
+            CarrierTrial::Back { before, tried } if is_faster(tried, before.max(rate)) => {
                 self.pause = PAUSE;
                 self.settled = Some(tried);
                 self.turn(now);
                 let most = before.max(rate);
                 format!("{other} carries {tried}, {own} carried {most}: {other} goes on")
             }
-            Trial::Back { before, tried } => {
+            CarrierTrial::Back { before, tried } => {
                 self.stay(rate);
                 format!(
                     "{other} carried {tried}, {own} {before} before and {rate} after: {own} goes \
