@@ -110,7 +110,7 @@ impl Connection {
         self.flow.buffer()
     }
 
-    /// The packet number expected next on a path, for [`Packet::parse`].
+    /// The packet number expected next on a path, for [`Packet::parse`](wire::ptcp::Packet::parse).
     #[must_use]
     pub fn expected_number(&self, path: SubflowId) -> u64 {
         let open = self.paths.get(path).map(|path| path.acks.expected());
