@@ -51,7 +51,7 @@ impl<O: SessionOpener> SessionDriver<O> {
             choice.step_back();
         }
         let change = choice.update(now, standings[0], standings[1], rest);
-        // The one in use first: at no moment the other one is all that there is.
+        // Those in use first: were all others left, backups would count as needed for a moment.
         for is_in_use in [true, false] {
             for (id, facts) in &open {
                 let plan = &facts.path.plan;
