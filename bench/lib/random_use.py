@@ -134,11 +134,13 @@ def drain(stream, most=None):
 
 
 class Target:
-    """A server that answers each connection as its header says; notes what it got of each."""
+    """A server that answers each connection as its header says; notes what it got of each. It
+    listens at a port of loopback, or at the socket that is given.
+    """
 
-    def __init__(self, connections):
+    def __init__(self, connections, listener=None):
         self.connections, self.got = connections, {}
-        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener = listener or socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         # Threads count up and down.
         self.open, self.counting = 0, threading.Lock()
@@ -197,11 +199,16 @@ class Target:
         return None
 
 
-def connect(port, number, content, how, results):
-    """One connection from its begin to its end."""
+def at_port(port):
+    """What connects to a port of loopback."""
+    return lambda: socket.create_connection(("127.0.0.1", port), timeout=6 * GRACE)
+
+
+def connect(dial, number, content, how, results):
+    """One connection from its begin to its end; `dial` opens it."""
     up, down = content
     try:
-        stream = socket.create_connection(("127.0.0.1", port), timeout=6 * GRACE)
+        stream = dial()
     except OSError:
         # Without a result.
         return
@@ -218,10 +225,10 @@ def connect(port, number, content, how, results):
         sending.join()
 
 
-def connect_all(port, connections, hows, results):
+def connect_all(dial, connections, hows, results):
     """All of them at once; the threads."""
     threads = [
-        threading.Thread(target=connect, args=(port, number, content, hows[number], results))
+        threading.Thread(target=connect, args=(dial, number, content, hows[number], results))
         for number, content in connections.items()
     ]
     for thread in threads:

@@ -33,6 +33,8 @@ pub(crate) struct Sending<T> {
     mss: u64,
     /// The pieces of all connections.
     all: PieceCount,
+    /// Whether some of it may be in flight.
+    flies: bool,
 }
 
 /// A packet that waits for room, or for its pace.
@@ -85,7 +87,7 @@ impl Piece {
 
 impl<T: Carried> Sending<T> {
     pub(crate) fn new(all: PieceCount) -> Sending<T> {
-        Sending { stream: None, held: VecDeque::new(), edge: 0, mss: 1, all }
+        Sending { stream: None, held: VecDeque::new(), edge: 0, mss: 1, all, flies: false }
     }
 
     /// Whether bytes of it are under way or held.
@@ -121,6 +123,22 @@ impl<T: Carried> Sending<T> {
             }
         }
         self.held.clear();
+    }
+
+    /// What these paths carry, a bit for each, is on its way no more, whether or not it arrived.
+    pub(crate) fn land(&mut self, mask: u8, paths: &mut Paths) {
+        let Some(stream) = &mut self.stream else { return };
+        if !self.flies {
+            return;
+        }
+        self.flies = false;
+        for (start, piece) in stream.pieces.range_mut(..) {
+            if mask & (1 << (piece.path & 7)) != 0 {
+                piece.forget(piece.end - start, paths);
+                piece.is_in_flight = false;
+            }
+            self.flies |= piece.is_in_flight;
+        }
     }
 
     /// A segment with payload leaves the host. What may leave at once is returned with its path.
@@ -300,6 +318,7 @@ impl<T: Carried> Sending<T> {
             let number = u8::try_from(path).unwrap_or(0);
             let piece = Piece { end, path: number, departure, is_in_flight: true };
             stream.pieces.insert(start, piece);
+            self.flies = true;
         }
         path
     }

@@ -18,10 +18,11 @@ use crate::paths::Paths;
 use crate::pieces::PieceCount;
 use crate::{Carried, Config, Edits, Flow, Message, Output, Scale, Sharing};
 
-/// The time between two searches for connections to forget.
-const SWEEP: Span = Span::from_secs(5);
-/// The same while there are too many.
-const LEAST_SWEEP: Span = Span::from_secs(1);
+/// The time between two searches for connections that are over, or quiet.
+const SWEEP: Span = Span::from_secs(1);
+/// A connection without segments for so long, and for two round trips, has nothing in flight: what
+/// has not arrived was lost, and what acknowledged it took another route, or its host is gone.
+const QUIET: Span = Span::from_secs(1);
 /// A connection without segments for this long has no share of a site's windows.
 const INACTIVE: Span = Span::from_secs(1);
 
@@ -133,11 +134,15 @@ impl<T: Carried> Gateway<T> {
     /// say in what is lost.
     pub fn set_paths(&mut self, now: Time, mask: u8) {
         self.heard.get_or_insert_default();
+        for Relayed { halves, own, .. } in self.connections.values_mut() {
+            let Some(ends) = own.as_mut().or(self.site.as_mut()) else { continue };
+            halves.sending.land(!mask, &mut ends.paths);
+            if let Some(own) = own {
+                own.paths.set_present(now, mask);
+            }
+        }
         if let Some(site) = &mut self.site {
             site.paths.set_present(now, mask);
-        }
-        for ends in self.connections.values_mut().filter_map(|relayed| relayed.own.as_mut()) {
-            ends.paths.set_present(now, mask);
         }
         self.present = Some(mask);
     }
@@ -496,17 +501,22 @@ impl<T: Carried> Gateway<T> {
             return true;
         }
         // Those that are over may not keep others out, but looking for them takes its time.
-        if self.sweep_at.is_none_or(|at| now + SWEEP >= at + LEAST_SWEEP) {
+        if self.sweep_at.is_none_or(|at| at <= now) {
             self.sweep(now);
         }
         self.connections.len() < self.config.most_connections
     }
 
-    /// Forgets connections that are over.
+    /// Forgets connections that are over, and what quiet ones had in flight.
     fn sweep(&mut self, now: Time) {
         let Gateway { connections, site, agenda, held, .. } = self;
-        connections.retain(|flow, Relayed { halves, due, .. }| {
+        connections.retain(|flow, Relayed { halves, own, due }| {
             let stays = now < halves.expires();
+            if let Some(ends) = own.as_mut().or(site.as_mut())
+                && now >= halves.seen_at + QUIET + ends.paths.longest_rtt() * 2
+            {
+                halves.sending.land(u8::MAX, &mut ends.paths);
+            }
             if !stays {
                 if let Some(site) = site {
                     halves.sending.free(&mut site.paths);

@@ -223,6 +223,11 @@ impl Paths {
         self.states[path].rtt.min()
     }
 
+    /// The longest of the smoothed round-trip times; zero before the first sample.
+    pub(crate) fn longest_rtt(&self) -> Span {
+        (0..self.count()).map(|path| self.srtt(path)).max().unwrap_or(Span::ZERO)
+    }
+
     /// The path with the least in flight for its window (section III-B of the paper); of equal ones
     /// the one with the shortest round trip. Not one of `avoid`, a bit for each, if there are
     /// others.
