@@ -85,8 +85,8 @@ class Sites(Mesh):
         return self.gate(side).start("gateway", command, env)
 
     def await_led(self, side):
-        shown = "until ip route show table 7707 | grep -q anabranch0; do sleep 0.05; done"
-        self.gate(side).run(["sh", "-c", shown], timeout=20)
+        shown = " && ".join(f"ip -{v} route show table 7707 | grep -q anabranch0" for v in (4, 6))
+        self.gate(side).run(["sh", "-c", f"until {shown}; do sleep 0.05; done"], timeout=20)
 
     def _prepare(self):
         for side, net, other, via in (("near", 1, 2, "10.9.0.2"), ("far", 2, 1, "10.9.0.1")):

@@ -10,17 +10,35 @@ use sys::netlink::Netlink;
 
 use crate::tun::Tun;
 
-/// The largest packet of the device before a path is known: the least that IPv6 allows.
+/// The largest packet of the device before a path is known: the least that IPv6 allows. Of a
+/// smaller device the kernel takes IPv6 away, and its routes.
 const FIRST_MTU: u32 = 1_280;
+/// The least packet that IPv6 allows.
+pub(crate) const LEAST_V6: usize = 1_280;
 /// Packets that the kernel holds for the gateway.
 const QUEUE: u32 = 1_000;
 
 /// The device, as far as it is not the guest's.
 pub(crate) struct Device {
-    netlink: Mutex<Netlink>,
+    state: Mutex<State>,
     name: String,
     index: u32,
     table: u32,
+}
+
+struct State {
+    netlink: Netlink,
+    /// The largest packet.
+    mtu: usize,
+    /// The networks to which marked packets go into the device, or will once it has IPv6.
+    networks: Vec<Network>,
+}
+
+impl State {
+    /// Whether the device carries packets of the network's family.
+    fn carries(&self, network: &Network) -> bool {
+        network.address().is_ipv4() || self.mtu >= LEAST_V6
+    }
 }
 
 impl Device {
@@ -41,7 +59,8 @@ impl Device {
         let mut netlink = Netlink::open().map_err(failed)?;
         let index = netlink.index(name).map_err(failed)?;
         netlink.set_up_with(index, FIRST_MTU, QUEUE).map_err(failed)?;
-        let device = Device { netlink: Mutex::new(netlink), name: name.into(), index, table };
+        let state = State { netlink, mtu: LEAST_V6, networks: Vec::new() };
+        let device = Device { state: Mutex::new(state), name: name.into(), index, table };
         Ok((device, tun))
     }
 
@@ -84,27 +103,60 @@ impl Device {
         missing
     }
 
-    /// Sets the size of the largest packet, headers of IP included.
+    /// Sets the size of the largest packet, headers of IP included. Where it allows IPv6 again, that
+    /// is led into the device again.
     pub(crate) fn set_mtu(&self, mtu: usize) -> io::Result<()> {
-        let mtu = u32::try_from(mtu).unwrap_or(FIRST_MTU);
-        self.netlink().set_up_with(self.index, mtu, QUEUE)
+        let mut state = self.state();
+        if state.mtu == mtu {
+            return Ok(());
+        }
+        let octets = u32::try_from(mtu).unwrap_or(FIRST_MTU);
+        state.netlink.set_up_with(self.index, octets, QUEUE)?;
+        let had_v6 = state.mtu >= LEAST_V6;
+        state.mtu = mtu;
+        if had_v6 || mtu < LEAST_V6 {
+            return Ok(());
+        }
+        let State { netlink, networks, .. } = &mut *state;
+        let mut sixes = networks.iter().filter(|network| network.address().is_ipv6());
+        sixes.try_for_each(|network| self.set_route(netlink, network))
     }
 
-    /// Marked packets to a network go into the device.
-    pub(crate) fn add(&self, network: &Network) -> io::Result<()> {
-        let to = (network.address(), network.bits());
-        self.netlink().set_route_in(self.table, self.index, to)
+    /// Marked packets to a network go into the device from now on. `false`: once its largest packet
+    /// allows IPv6.
+    pub(crate) fn add(&self, network: &Network) -> io::Result<bool> {
+        let mut state = self.state();
+        let carries = state.carries(network);
+        if carries {
+            self.set_route(&mut state.netlink, network)?;
+        }
+        if !state.networks.contains(network) {
+            state.networks.push(*network);
+        }
+        Ok(carries)
+    }
+
+    /// Whether marked packets to any of these networks go into the device.
+    pub(crate) fn leads_any(&self, networks: &[Network]) -> bool {
+        let state = self.state();
+        networks.iter().any(|network| state.networks.contains(network) && state.carries(network))
     }
 
     /// They do not any more. It may be that they never did, or that the device is gone.
     pub(crate) fn remove(&self, network: &Network) {
         let to = (network.address(), network.bits());
-        if let Err(error) = self.netlink().remove_route_in(self.table, self.index, to) {
+        let mut state = self.state();
+        state.networks.retain(|known| known != network);
+        if let Err(error) = state.netlink.remove_route_in(self.table, self.index, to) {
             tracing::debug!(%error, %network, "no route to remove");
         }
     }
 
-    fn netlink(&self) -> std::sync::MutexGuard<'_, Netlink> {
-        self.netlink.lock().expect("no panic while held")
+    fn set_route(&self, netlink: &mut Netlink, network: &Network) -> io::Result<()> {
+        netlink.set_route_in(self.table, self.index, (network.address(), network.bits()))
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("no panic while held")
     }
 }

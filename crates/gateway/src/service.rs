@@ -113,7 +113,6 @@ impl GatewayService {
             authorized,
             present: Mutex::default(),
             left: Notify::new(),
-            mtu: Mutex::new(0),
         };
         shared.update_sites(sites);
         Ok(Arc::new(GatewayService(Arc::new(shared))))

@@ -10,6 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use wire::closing::CloseCode;
 use wire::gateway::{GatewayFrame, Networks};
 
+use crate::device::LEAST_V6;
 use crate::plane::{Salts, SiteId};
 use crate::present::Present;
 use crate::shared::Shared;
@@ -23,8 +24,6 @@ const LOOK: Duration = Duration::from_millis(100);
 const SETTLED: Duration = Duration::from_millis(500);
 /// Or after this.
 const LONGEST_SETTLING: Duration = Duration::from_secs(5);
-/// The least packet that IPv6 allows; a smaller device has none of it.
-const LEAST_V6: usize = 1_280;
 
 /// What a session begins with.
 pub(crate) struct Opened {
@@ -161,9 +160,7 @@ impl Leading {
             }
             _ => {
                 self.room = Some((found, Instant::now()));
-                if self.is_led {
-                    open.shared.fit_device();
-                }
+                self.lead(open);
             }
         }
     }
@@ -172,8 +169,7 @@ impl Leading {
     fn lead(&self, open: &mut OpenSite<'_>) {
         if self.is_led {
             open.shared.fit_device();
-            let room = self.room.map_or(0, |(room, _)| room);
-            open.lead(&self.networks, room);
+            open.lead(&self.networks);
         }
     }
 }
@@ -183,7 +179,7 @@ struct OpenSite<'a> {
     shared: &'a Shared,
     site: SiteId,
     connection: &'a Connection,
-    /// The networks whose packets are led into the device.
+    /// The networks whose packets are led into the device, or will be once it has IPv6.
     led: Vec<Network>,
 }
 
@@ -199,7 +195,7 @@ impl OpenSite<'_> {
         leading.lead(self);
     }
 
-    fn lead(&mut self, networks: &[Network], room: usize) {
+    fn lead(&mut self, networks: &[Network]) {
         let device = &self.shared.device;
         for network in self.led.iter().filter(|network| !networks.contains(network)) {
             device.remove(network);
@@ -209,22 +205,24 @@ impl OpenSite<'_> {
             if self.led.contains(network) {
                 continue;
             }
-            if network.address().is_ipv6() && room < LEAST_V6 {
-                self.shared.events.notice(format!(
-                    "{network}: the path carries packets of {room} octets, and IPv6 needs \
-                     {LEAST_V6}: it takes the normal route"
-                ));
-                continue;
-            }
             match device.add(network) {
-                Ok(()) => self.led.push(*network),
+                Ok(carries) => {
+                    self.led.push(*network);
+                    if !carries {
+                        self.shared.events.notice(format!(
+                            "{network}: IPv6 needs packets of {LEAST_V6} octets, and the paths \
+                             carry less: it takes the normal route until they do"
+                        ));
+                    }
+                }
                 Err(error) => self
                     .shared
                     .events
                     .notice(format!("no route to {network}: {error}; it takes the normal route")),
             }
         }
-        self.shared.plane.lock().set_led(self.connection.key(), !self.led.is_empty());
+        let is_led = device.leads_any(&self.led);
+        self.shared.plane.lock().set_led(self.connection.key(), is_led);
     }
 }
 

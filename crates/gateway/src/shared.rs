@@ -40,8 +40,6 @@ pub(crate) struct Shared {
     pub(crate) present: Mutex<Vec<Option<Present>>>,
     /// Rings when a session has ended.
     pub(crate) left: Notify,
-    /// The largest packet of the device at present.
-    pub(crate) mtu: Mutex<usize>,
 }
 
 impl Shared {
@@ -99,15 +97,9 @@ impl Shared {
             (0..count).filter_map(|site| plane.room(SiteId(site))).min()
         };
         let Some(least) = least else { return };
-        let mut mtu = self.mtu.lock().expect("no panic while held");
-        if *mtu == least {
-            return;
-        }
-        match self.device.set_mtu(least) {
-            Ok(()) => *mtu = least,
-            Err(error) => self
-                .events
-                .notice(format!("the device does not take packets of {least} octets: {error}")),
+        if let Err(error) = self.device.set_mtu(least) {
+            self.events
+                .notice(format!("the device does not take packets of {least} octets: {error}"));
         }
     }
 

@@ -85,7 +85,7 @@ impl Ends {
         }
         for path in 0..self.paths.count() {
             if report.queued & (1 << path) != 0 {
-                self.paths.handle_queue(path);
+                self.paths.handle_queue(now, path);
             }
             if report.open & (1 << path) != 0 {
                 self.paths.handle_open(now, path);
@@ -526,8 +526,14 @@ impl<T: Carried> Gateway<T> {
                     agenda.remove(&(at, *flow));
                 }
             }
+            if let Some(own) = own.as_mut().filter(|_| stays) {
+                own.paths.try_others(now);
+            }
             stays
         });
+        if let Some(site) = site {
+            site.paths.try_others(now);
+        }
         self.sweep_at = (!self.connections.is_empty()).then_some(now + SWEEP);
     }
 

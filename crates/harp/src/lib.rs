@@ -14,6 +14,7 @@
 
 extern crate alloc;
 
+mod admission;
 mod arrivals;
 mod config;
 mod connection;

@@ -8,6 +8,7 @@ use recovery::{DeliveryRate, RoundTrip, SendSnapshot};
 use units::{Bytes, Rate, Span, SubflowId, Time, TokenBucket};
 use wire::harp::Stamp;
 
+use crate::admission::{Admitted, Known, Trials};
 use crate::{Config, pairs};
 
 /// A path of which nothing is heard for so long carries nothing until a probe arrives; the same in
@@ -17,10 +18,6 @@ const LEAST_SILENCE: Span = Span::from_secs(1);
 /// one makes a host wait.
 const LEAST_SILENCE_LIVE: Span = Span::from_millis(300);
 const SILENT_ROUND_TRIPS: u64 = 4;
-
-/// Where paths come and go, a round-trip time that is longer by so little admits a path in any
-/// case: packets wait no longer for each other than for a queue that nobody minds.
-const AS_NEAR: Span = Span::from_millis(5);
 
 /// A path is paced at so many times its window a round trip, so that the pace never bounds it.
 const PACE: f64 = 1.25;
@@ -79,6 +76,7 @@ struct PathState {
     pair: Pair,
     capacity: Option<Rate>,
     probe_at: Time,
+    trials: Trials,
     /// When the first packet left after the last one that was heard to arrive.
     unheard_since: Option<Time>,
 }
@@ -137,6 +135,7 @@ impl Paths {
             pair: Pair::default(),
             capacity: None,
             probe_at: now,
+            trials: Trials::new(),
             unheard_since: None,
         };
         Paths {
@@ -160,6 +159,7 @@ impl Paths {
                 (state.in_flight, state.sent_at, state.unheard_since) = (0, None, None);
                 state.capacity = None;
                 state.rtt = RoundTrip::new(Span::ZERO);
+                state.trials = Trials::new();
                 self.control.remove(id(path));
             } else if is && !was {
                 self.states[path].probe_at = now;
@@ -367,8 +367,8 @@ impl Paths {
         self.note_choke(now, path);
     }
 
-    pub(crate) fn handle_queue(&mut self, path: usize) {
-        self.control.handle_queue(id(path));
+    pub(crate) fn handle_queue(&mut self, now: Time, path: usize) {
+        self.control.handle_queue(now, id(path));
     }
 
     pub(crate) fn handle_open(&mut self, now: Time, path: usize) {
@@ -457,11 +457,11 @@ impl Paths {
             // What is alone carries what there is.
             return present;
         }
-        let longest = self.longest_admitted();
+        let admitted = self.admitted();
         let may = |path: &usize| {
             present & (1 << path) != 0
                 && !self.control.is_choked(id(*path))
-                && self.is_admitted_by(*path, longest)
+                && self.is_admitted_by(*path, admitted)
         };
         match (0..count).filter(may).fold(0, |mask: u8, path| mask | 1 << path) {
             // Without any, the first number.
@@ -470,30 +470,52 @@ impl Paths {
         }
     }
 
-    /// Whether the round-trip time of a path is short enough.
+    /// Whether the round-trip time of a path is one with which it carries data.
     fn is_admitted(&self, path: usize) -> bool {
-        self.is_admitted_by(path, self.longest_admitted())
+        self.is_admitted_by(path, self.admitted())
     }
 
-    fn is_admitted_by(&self, path: usize, longest: Option<f64>) -> bool {
-        let is_direct = self.present.is_none() && path == 0;
-        let own = self.states[path].rtt.min().as_secs_f64();
-        is_direct || longest.is_none_or(|longest| own <= longest)
+    fn is_admitted_by(&self, path: usize, admitted: Option<Admitted>) -> bool {
+        let Some(admitted) = admitted else { return true };
+        let state = &self.states[path];
+        self.is_tried(path) || admitted.has(state.rtt.min(), self.mss, state.capacity)
     }
 
-    /// The longest round-trip time in seconds that admits a path: beside the direct one's, or
-    /// beside the shortest one where paths come and go and nobody knows which is direct. `None`:
-    /// all are admitted, because nothing is known or wanted.
-    fn longest_admitted(&self) -> Option<f64> {
+    /// Whether nobody knows what a path carries.
+    fn is_tried(&self, path: usize) -> bool {
+        let is_measured = self.states[path].rtt.min() > Span::ZERO;
+        !is_measured || self.control.is_in_slow_start(id(path))
+    }
+
+    /// The round-trip times that admit a path; `None`: all, because nothing is known or wanted.
+    fn admitted(&self) -> Option<Admitted> {
         let factor = self.admission?;
-        let known = |path: usize| Some(self.states[path].rtt.min()).filter(|rtt| *rtt > Span::ZERO);
-        let (reference, more) = if self.present.is_some() {
-            let present = (0..self.states.len()).filter(|path| self.is_present(*path));
-            (present.filter_map(known).min(), AS_NEAR)
-        } else {
-            (known(0), Span::ZERO)
-        };
-        Some(factor * reference?.as_secs_f64() + more.as_secs_f64())
+        let known = (0..self.states.len()).filter_map(|path| {
+            let rtt = self.states[path].rtt.min().as_secs_f64();
+            let is_open = self.is_present(path) && !self.control.is_choked(id(path));
+            (is_open && rtt > 0.0).then(|| Known { rtt, rate: self.control.window(id(path)) / rtt })
+        });
+        Admitted::beside(known, factor)
+    }
+
+    /// Tries paths that have carried nothing for a while: their lines may be free by now.
+    pub(crate) fn try_others(&mut self, now: Time) {
+        let admitted = self.admitted();
+        for path in 0..self.states.len() {
+            if !self.is_present(path) || self.control.is_choked(id(path)) {
+                continue;
+            }
+            let (is_admitted, is_tried) =
+                (self.is_admitted_by(path, admitted), self.is_tried(path));
+            let trials = &mut self.states[path].trials;
+            if is_tried {
+                trials.handle_trial();
+            } else if is_admitted {
+                trials.handle_admitted();
+            } else if trials.poll_trial(now) {
+                self.control.begin_anew(id(path));
+            }
+        }
     }
 
     /// Whether at least half of the windows is in flight, give or take a packet: hosts send whole
@@ -550,7 +572,7 @@ mod tests {
             for path in 0..2 {
                 paths.handle_rtt(path, RTT);
                 if round == 6 {
-                    paths.handle_queue(path);
+                    paths.handle_queue(now, path);
                 }
             }
             paths.arrive(now, &credits);

@@ -89,7 +89,7 @@ impl PacedHarp {
         let least = self.lateness.least().unwrap_or(reading.rtt);
         self.harp.note_queue(PATH, reading.rtt - least);
         if self.lateness.shows_queue(reading.rtt) {
-            self.harp.handle_queue(PATH);
+            self.harp.handle_queue(now, PATH);
         }
         let in_flight = f64::from(reading.in_flight) * reading.mss.as_f64();
         let delivered = Delivered {

@@ -255,6 +255,36 @@ fn a_transfer_goes_on_when_a_gateway_is_killed_and_is_governed_again() {
     }
 }
 
+/// While nothing arrives, paths fall back to small datagrams, and the device gets too small for
+/// IPv6: the kernel takes it away with its routes. Found with lines that were dark for some seconds:
+/// IPv6 took the usual route for as long as the gateways were connected, in one direction alone.
+#[test]
+fn ipv6_is_led_again_after_the_device_was_too_small_for_it() {
+    let test = "gateways::ipv6_is_led_again_after_the_device_was_too_small_for_it";
+    let Some(sites) = sites(test) else { return };
+    let _web = web(&sites.far, "::");
+    let (_near, _far) = sites.start();
+    let gateways = [&sites.near_gateway, &sites.far_gateway];
+    let mut fetching = sites.fetch_on("http://[fd00:2::2]:8000/data");
+    until("it is carried", || counter(&sites.far_gateway, "sent_packets") > 500);
+    let is_small = |host: &Host| {
+        let mut command = host.command("cat");
+        let read = command.arg("/sys/class/net/anabranch0/mtu").output().unwrap();
+        String::from_utf8_lossy(&read.stdout).trim().parse::<u32>().unwrap() < 1_280
+    };
+    for host in gateways {
+        host.sh("tc qdisc replace dev wan0 root netem loss 100%");
+    }
+    until("a device is too small", || gateways.into_iter().any(is_small));
+    for host in gateways {
+        host.sh("tc qdisc replace dev wan0 root tbf rate 60mbit burst 20k latency 100ms");
+    }
+    until("both lead IPv6 again", || gateways.into_iter().all(is_led));
+    assert!(!gateways.into_iter().any(is_small), "and have room for it");
+    fetching.kill().unwrap();
+    fetching.wait().unwrap();
+}
+
 #[test]
 fn a_site_that_withdraws_its_networks_is_reached_by_the_normal_route() {
     let test = "gateways::a_site_that_withdraws_its_networks_is_reached_by_the_normal_route";

@@ -16,6 +16,7 @@
 mod drain;
 mod extent;
 mod lateness;
+mod quiet;
 mod standing;
 mod striped;
 
@@ -28,6 +29,7 @@ use super::{MAX_WINDOW, drain_times};
 use drain::HarpDrain;
 use extent::Extent;
 pub use lateness::{Lateness, LatenessOptions};
+use quiet::Quiet;
 use standing::BackOff;
 pub use standing::HarpStanding;
 
@@ -69,7 +71,8 @@ pub struct HarpOptions {
     pub mark: f64,
     /// The least window, in packets. Below one the sender paces.
     pub floor: f64,
-    /// Whether windows double in a round trip until the first late packet.
+    /// Whether windows double in a round trip until the first late packet, and again where a small
+    /// one has met no queue for a while.
     pub slow_start: bool,
     /// Whether M is the largest delivery rate times the smallest round-trip time, and not the
     /// largest window. With slow start a largest window would be that of its overshoot for long.
@@ -200,6 +203,7 @@ struct HarpPath {
     drain: Option<HarpDrain>,
     smoothed_rtt: Span,
     in_slow_start: bool,
+    quiet: Quiet,
     is_choked: bool,
     /// The delays, for a sender that sees them itself.
     lateness: Lateness,
@@ -267,6 +271,7 @@ impl Harp {
             drain: None,
             smoothed_rtt: Span::ZERO,
             in_slow_start: self.options.slow_start,
+            quiet: Quiet::default(),
             is_choked: false,
             lateness: Lateness::new(self.options.lateness),
             delay: ForwardDelay::default(),
@@ -275,6 +280,17 @@ impl Harp {
             falls: PathFalls::default(),
             back_off: BackOff::default(),
         });
+    }
+
+    /// A path begins anew, with a window of one packet, as if it had just joined; what it can carry
+    /// is remembered.
+    pub fn begin_anew(&mut self, id: SubflowId) {
+        let HarpOptions { slow_start, floor, .. } = self.options;
+        if let Some(path) = self.path_mut(id) {
+            path.in_slow_start = slow_start;
+            path.weight = 0.0;
+            path.set(path.mss, floor);
+        }
     }
 
     /// A path leaves.
@@ -339,6 +355,11 @@ impl Harp {
         if !delivered.may_grow || path.is_choked || path.is_within_round_trip(now) {
             return;
         }
+        if options.slow_start && !path.in_slow_start {
+            let extent = path.extent.largest(now) / path.mss;
+            let packets = path.window / path.mss;
+            path.in_slow_start = path.quiet.admits(now, path.smoothed_rtt, packets, extent);
+        }
         let share = if path.in_slow_start { 1.0 } else { options.growth(path.window / path.mss) };
         path.set(path.window + share * delivered.bytes.as_f64(), options.floor);
         if !options.extent_by_rate {
@@ -347,9 +368,9 @@ impl Harp {
     }
 
     /// A packet of a path came through a queue: slow start is over.
-    pub fn handle_queue(&mut self, id: SubflowId) {
+    pub fn handle_queue(&mut self, now: Time, id: SubflowId) {
         if let Some(path) = self.path_mut(id) {
-            path.in_slow_start = false;
+            path.end_slow_start(now);
         }
     }
 
@@ -394,7 +415,7 @@ impl Harp {
         let (options, total) = (self.options, self.total());
         let Some(path) = self.path_mut(id) else { return };
         if weight > 0.0 {
-            path.in_slow_start = false;
+            path.end_slow_start(now);
             path.weight += weight;
         }
         if path.weight < options.needed || path.is_choked || path.is_within_round_trip(now) {
@@ -415,7 +436,7 @@ impl Harp {
     pub fn handle_missing(&mut self, now: Time, id: SubflowId) {
         let total = self.total();
         let Some(path) = self.path_mut(id) else { return };
-        path.in_slow_start = false;
+        path.end_slow_start(now);
         if !path.is_choked && !path.is_within_round_trip(now) {
             self.decrease(now, id, total / 2.0);
         }
@@ -516,6 +537,12 @@ impl HarpPath {
 
     fn set(&mut self, window: f64, floor: f64) {
         self.window = window.clamp(floor * self.mss, MAX_WINDOW.as_f64());
+    }
+
+    /// There is a queue, or something was lost.
+    fn end_slow_start(&mut self, now: Time) {
+        self.in_slow_start = false;
+        self.quiet.note_queue(now);
     }
 
     fn choke(&mut self, now: Time) {

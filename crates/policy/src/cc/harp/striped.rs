@@ -43,7 +43,7 @@ impl Controller for Harp {
         let late = delay.map_or(0.0, |delay| path.lateness.handle_delay(now, delay));
         path.queue = delay.zip(path.lateness.least()).map(|(delay, least)| delay - least);
         if delay.is_some_and(|delay| path.lateness.shows_queue(delay)) {
-            path.in_slow_start = false;
+            path.end_slow_start(now);
         }
         if path.is_choked {
             if delay.is_some_and(|delay| path.lateness.is_in_time(delay)) {
