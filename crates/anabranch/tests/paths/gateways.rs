@@ -265,24 +265,26 @@ fn ipv6_is_led_again_after_the_device_was_too_small_for_it() {
     let _web = web(&sites.far, "::");
     let (_near, _far) = sites.start();
     let gateways = [&sites.near_gateway, &sites.far_gateway];
-    let mut fetching = sites.fetch_on("http://[fd00:2::2]:8000/data");
+    let fetching = sites.fetch("http://[fd00:2::2]:8000/data");
     until("it is carried", || counter(&sites.far_gateway, "sent_packets") > 500);
     let is_small = |host: &Host| {
-        let mut command = host.command("cat");
-        let read = command.arg("/sys/class/net/anabranch0/mtu").output().unwrap();
-        String::from_utf8_lossy(&read.stdout).trim().parse::<u32>().unwrap() < 1_280
+        let mut command = host.command("ip");
+        let shown = command.args(["-j", "link", "show", "dev", "anabranch0"]).output().unwrap();
+        let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+        shown[0]["mtu"].as_u64().unwrap() < 1_280
     };
     for host in gateways {
-        host.sh("tc qdisc replace dev wan0 root netem loss 100%");
+        host.sh("nft add table inet cut
+             nft 'add chain inet cut in { type filter hook input priority filter; }'
+             nft 'add rule inet cut in iifname wan0 drop'");
     }
     until("a device is too small", || gateways.into_iter().any(is_small));
     for host in gateways {
-        host.sh("tc qdisc replace dev wan0 root tbf rate 60mbit burst 20k latency 100ms");
+        host.sh("nft delete table inet cut");
     }
     until("both lead IPv6 again", || gateways.into_iter().all(is_led));
     assert!(!gateways.into_iter().any(is_small), "and have room for it");
-    fetching.kill().unwrap();
-    fetching.wait().unwrap();
+    sites.assert_fetched(fetching);
 }
 
 #[test]
