@@ -10,10 +10,10 @@ use sys::netlink::Netlink;
 
 use crate::tun::Tun;
 
-/// The largest packet of the device before a path is known: the least that IPv6 allows. Of a
-/// smaller device the kernel takes IPv6 away, and its routes.
+/// The least packet that IPv6 allows, and the largest one of the device before a path is known.
+/// From a smaller device the kernel takes IPv6 away: packets of the site would be lost that come out
+/// of it. So it is no smaller, and routes of IPv4 say what the paths carry.
 const FIRST_MTU: u32 = 1_280;
-/// The least packet that IPv6 allows.
 pub(crate) const LEAST_V6: usize = 1_280;
 /// Packets that the kernel holds for the gateway.
 const QUEUE: u32 = 1_000;
@@ -28,14 +28,14 @@ pub(crate) struct Device {
 
 struct State {
     netlink: Netlink,
-    /// The largest packet.
+    /// The largest packet that the paths carry.
     mtu: usize,
-    /// The networks to which marked packets go into the device, or will once it has IPv6.
+    /// The networks to which marked packets go into the device, or will once that is enough.
     networks: Vec<Network>,
 }
 
 impl State {
-    /// Whether the device carries packets of the network's family.
+    /// Whether the paths carry packets of the network's family.
     fn carries(&self, network: &Network) -> bool {
         network.address().is_ipv4() || self.mtu >= LEAST_V6
     }
@@ -103,37 +103,28 @@ impl Device {
         missing
     }
 
-    /// Sets the size of the largest packet, headers of IP included. Where it allows IPv6 again, that
-    /// is led into the device again.
+    /// Sets the size of the largest packet that the paths carry, headers of IP included.
     pub(crate) fn set_mtu(&self, mtu: usize) -> io::Result<()> {
         let mut state = self.state();
         if state.mtu == mtu {
             return Ok(());
         }
-        let octets = u32::try_from(mtu).unwrap_or(FIRST_MTU);
+        let octets = u32::try_from(mtu).unwrap_or(FIRST_MTU).max(FIRST_MTU);
         state.netlink.set_up_with(self.index, octets, QUEUE)?;
-        let had_v6 = state.mtu >= LEAST_V6;
         state.mtu = mtu;
-        if had_v6 || mtu < LEAST_V6 {
-            return Ok(());
-        }
-        let State { netlink, networks, .. } = &mut *state;
-        let mut sixes = networks.iter().filter(|network| network.address().is_ipv6());
-        sixes.try_for_each(|network| self.set_route(netlink, network))
+        let networks = state.networks.clone();
+        networks.iter().try_for_each(|network| self.set_route(&mut state, network))
     }
 
-    /// Marked packets to a network go into the device from now on. `false`: once its largest packet
-    /// allows IPv6.
+    /// Marked packets to a network go into the device from now on. `false`: once the paths carry
+    /// packets that are large enough for IPv6.
     pub(crate) fn add(&self, network: &Network) -> io::Result<bool> {
         let mut state = self.state();
-        let carries = state.carries(network);
-        if carries {
-            self.set_route(&mut state.netlink, network)?;
-        }
+        self.set_route(&mut state, network)?;
         if !state.networks.contains(network) {
             state.networks.push(*network);
         }
-        Ok(carries)
+        Ok(state.carries(network))
     }
 
     /// Whether marked packets to any of these networks go into the device.
@@ -142,18 +133,30 @@ impl Device {
         networks.iter().any(|network| state.networks.contains(network) && state.carries(network))
     }
 
-    /// They do not any more. It may be that they never did, or that the device is gone.
+    /// They do not any more.
     pub(crate) fn remove(&self, network: &Network) {
-        let to = (network.address(), network.bits());
         let mut state = self.state();
         state.networks.retain(|known| known != network);
+        self.remove_route(&mut state, network);
+    }
+
+    /// The route of a network as the size of packets asks for it.
+    fn set_route(&self, state: &mut State, network: &Network) -> io::Result<()> {
+        if !state.carries(network) {
+            self.remove_route(state, network);
+            return Ok(());
+        }
+        let to = (network.address(), network.bits());
+        let mtu = u32::try_from(state.mtu).ok().filter(|mtu| *mtu < FIRST_MTU);
+        state.netlink.set_route_in(self.table, self.index, to, mtu)
+    }
+
+    /// It may be that there was none, or that the device is gone.
+    fn remove_route(&self, state: &mut State, network: &Network) {
+        let to = (network.address(), network.bits());
         if let Err(error) = state.netlink.remove_route_in(self.table, self.index, to) {
             tracing::debug!(%error, %network, "no route to remove");
         }
-    }
-
-    fn set_route(&self, netlink: &mut Netlink, network: &Network) -> io::Result<()> {
-        netlink.set_route_in(self.table, self.index, (network.address(), network.bits()))
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {

@@ -69,6 +69,11 @@ impl<T: Carried> Halves<T> {
         }
     }
 
+    /// When a segment was seen last, or one that had been held left.
+    pub(crate) fn acted_at(&self) -> Time {
+        self.seen_at.max(self.sending.left_at())
+    }
+
     pub(crate) fn expires(&self) -> Time {
         self.seen_at
             + match self.ended {

@@ -35,6 +35,8 @@ pub(crate) struct Sending<T> {
     all: PieceCount,
     /// Whether some of it may be in flight.
     flies: bool,
+    /// When the latest packet left.
+    left_at: Time,
 }
 
 /// A packet that waits for room, or for its pace.
@@ -87,12 +89,25 @@ impl Piece {
 
 impl<T: Carried> Sending<T> {
     pub(crate) fn new(all: PieceCount) -> Sending<T> {
-        Sending { stream: None, held: VecDeque::new(), edge: 0, mss: 1, all, flies: false }
+        Sending {
+            stream: None,
+            held: VecDeque::new(),
+            edge: 0,
+            mss: 1,
+            all,
+            flies: false,
+            left_at: Time::ZERO,
+        }
     }
 
     /// Whether bytes of it are under way or held.
     pub(crate) fn is_busy(&self) -> bool {
         !self.held.is_empty() || self.stream.as_ref().is_some_and(|s| !s.pieces.is_empty())
+    }
+
+    /// When the latest packet left.
+    pub(crate) fn left_at(&self) -> Time {
+        self.left_at
     }
 
     /// Whether packets of it are held back.
@@ -318,7 +333,7 @@ impl<T: Carried> Sending<T> {
             let number = u8::try_from(path).unwrap_or(0);
             let piece = Piece { end, path: number, departure, is_in_flight: true };
             stream.pieces.insert(start, piece);
-            self.flies = true;
+            (self.flies, self.left_at) = (true, now);
         }
         path
     }

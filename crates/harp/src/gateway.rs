@@ -513,7 +513,7 @@ impl<T: Carried> Gateway<T> {
         connections.retain(|flow, Relayed { halves, own, due }| {
             let stays = now < halves.expires();
             if let Some(ends) = own.as_mut().or(site.as_mut())
-                && now >= halves.seen_at + QUIET + ends.paths.longest_rtt() * 2
+                && now >= halves.acted_at() + QUIET + ends.paths.longest_rtt() * 2
             {
                 halves.sending.land(u8::MAX, &mut ends.paths);
             }

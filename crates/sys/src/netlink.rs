@@ -12,7 +12,8 @@ use netlink_packet_route::address::{
 };
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteProtocol,
+    RouteScope, RouteType,
 };
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
@@ -98,12 +99,21 @@ impl Netlink {
     }
 
     /// Lets `table` lead packets to the prefix `to` out through the device, in place of an equal
-    /// route.
+    /// route; packets of at most `mtu` octets, if it is given and less than the device's.
     ///
     /// # Errors
     /// The kernel's error.
-    pub fn set_route_in(&mut self, table: u32, index: u32, to: (IpAddr, u8)) -> io::Result<()> {
-        let message = route_in(table, index, to);
+    pub fn set_route_in(
+        &mut self,
+        table: u32,
+        index: u32,
+        to: (IpAddr, u8),
+        mtu: Option<u32>,
+    ) -> io::Result<()> {
+        let mut message = route_in(table, index, to);
+        message
+            .attributes
+            .extend(mtu.map(|mtu| RouteAttribute::Metrics(vec![RouteMetric::Mtu(mtu)])));
         self.request(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_REPLACE)
     }
 

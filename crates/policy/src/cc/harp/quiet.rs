@@ -3,9 +3,9 @@
 use units::{Span, Time};
 
 /// The round trips without a queue, or a loss, after which a small window doubles again.
-const ROUND_TRIPS: u64 = 16;
+const ROUND_TRIPS: u64 = 48;
 /// The least time.
-const LEAST: Span = Span::from_millis(500);
+const LEAST: Span = Span::from_secs(1);
 /// A window is small if it is less than one in so many parts of what the path can carry,
 const PART: f64 = 4.0;
 /// or has fewer packets.
@@ -48,14 +48,14 @@ mod tests {
         };
         let mut quiet = Quiet::default();
         assert!(!admits(&mut quiet, 1_000, 1.0), "the first packet tells nothing");
-        assert!(!admits(&mut quiet, 1_799, 1.0));
-        assert!(admits(&mut quiet, 1_800, 1.0));
-        assert!(admits(&mut quiet, 1_800, 24.9) && !admits(&mut quiet, 1_800, 25.0));
-        quiet.note_queue(at(1_900));
-        assert!(!admits(&mut quiet, 2_699, 1.0) && admits(&mut quiet, 2_700, 1.0));
+        assert!(!admits(&mut quiet, 3_399, 1.0));
+        assert!(admits(&mut quiet, 3_400, 1.0));
+        assert!(admits(&mut quiet, 3_400, 24.9) && !admits(&mut quiet, 3_400, 25.0));
+        quiet.note_queue(at(4_000));
+        assert!(!admits(&mut quiet, 6_399, 1.0) && admits(&mut quiet, 6_400, 1.0));
         let near =
             |quiet: &mut Quiet, millis| quiet.admits(at(millis), Span::from_millis(5), 3.9, 4.0);
-        assert!(!near(&mut quiet, 2_399) && near(&mut quiet, 2_400), "half a second at least");
+        assert!(!near(&mut quiet, 4_999) && near(&mut quiet, 5_000), "a second at least");
         assert!(!quiet.admits(at(9_000), Span::ZERO, 4.0, 4.0), "it has what there is");
     }
 }
