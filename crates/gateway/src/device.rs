@@ -10,11 +10,12 @@ use sys::netlink::Netlink;
 
 use crate::tun::Tun;
 
-/// The least packet that IPv6 allows, and the largest one of the device before a path is known.
-/// From a smaller device the kernel takes IPv6 away: packets of the site would be lost that come out
-/// of it. So it is no smaller, and routes of IPv4 say what the paths carry.
-const FIRST_MTU: u32 = 1_280;
+/// The least packet that IPv6 allows.
 pub(crate) const LEAST_V6: usize = 1_280;
+/// The MTU of the device is no less, and this before a path is known. From a smaller device the
+/// kernel takes IPv6 away, and packets of the site that come out of it would be lost; where paths
+/// carry less, routes of IPv4 say so.
+const FIRST_MTU: u32 = 1_280;
 /// Packets that the kernel holds for the gateway.
 const QUEUE: u32 = 1_000;
 

@@ -255,10 +255,10 @@ fn a_transfer_goes_on_when_a_gateway_is_killed_and_is_governed_again() {
     }
 }
 
-/// While nothing arrives, paths fall back to small datagrams, which have no room for IPv6. Found with
-/// lines that were dark for some seconds: the device became so small that the kernel took IPv6 away
-/// from it. What the site sent was lost until the paths had grown, and what was sent there took the
-/// usual route for as long as the gateways were connected.
+/// While nothing arrives, paths fall back to small datagrams, which have no room for IPv6. Found
+/// with lines that were dark for some seconds: the device became so small that the kernel took IPv6
+/// away from it. What the site sent was lost until the paths had grown, and what was sent there
+/// took the usual route for as long as the gateways were connected.
 #[test]
 fn ipv6_is_led_again_after_paths_were_too_small_for_it() {
     let test = "gateways::ipv6_is_led_again_after_paths_were_too_small_for_it";

@@ -447,8 +447,8 @@ impl World {
     pub(crate) fn check(&mut self) {
         let views = self.near.paths();
         let found: Vec<u64> = views.iter().map(|view| view.in_flight.0).collect();
-        // Nothing of a quiet connection is in flight. When exactly it is looked at, within a second,
-        // is the gateway's business.
+        // Nothing of a quiet connection is in flight. When exactly it is looked at, within a
+        // second, is the gateway's business.
         let longest = views.iter().filter_map(|view| view.srtt).max().unwrap_or(Span::ZERO);
         let quiet = self.now.since(self.near_seen);
         let may = quiet >= Span::from_secs(1) || std::mem::take(&mut self.may_have_landed);

@@ -15,8 +15,8 @@ const PACKETS: f64 = 4.0;
 ///
 /// Growth by α takes 140 round trips from the least window to four packets, and each round trip
 /// lasts as long as a host delays an acknowledgement for one packet. A path whose rate had fallen
-/// for a reason that is gone, such as another one's queue or a pause of a gateway, would stay unused
-/// for a minute.
+/// for a reason that is gone, such as another one's queue or a pause of a gateway, would stay
+/// unused for a minute.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Quiet {
     since: Option<Time>,
