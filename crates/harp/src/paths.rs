@@ -1,6 +1,8 @@
 //! The paths to the other gateway, as the gateway sees them where packets enter: windows, what is
 //! in flight, round-trip times, probes.
 
+mod open;
+
 use alloc::vec::Vec;
 
 use policy::cc::{Delivered, Harp, PathFalls};
@@ -8,7 +10,7 @@ use recovery::{DeliveryRate, RoundTrip, SendSnapshot};
 use units::{Bytes, Rate, Span, SubflowId, Time, TokenBucket};
 use wire::harp::Stamp;
 
-use crate::admission::{Admitted, Known, Trials};
+use crate::admission::Trials;
 use crate::{Config, pairs};
 
 /// A path of which nothing is heard for so long carries nothing until a probe arrives; the same in
@@ -439,83 +441,6 @@ impl Paths {
     /// The time from one probe to the next.
     fn probe_period(&self, path: usize) -> Span {
         self.srtt(path).max(Harp::LEAST_PROBE_PERIOD)
-    }
-
-    /// The paths that may carry data; the first one that there is if none may.
-    fn usable(&self) -> impl Iterator<Item = usize> + '_ {
-        let mask = self.usable_mask();
-        (0..self.states.len()).filter(move |path| mask & (1 << path) != 0)
-    }
-
-    /// The same, a bit for each. It is asked for several times a packet.
-    fn usable_mask(&self) -> u8 {
-        let count = self.states.len();
-        let present = (0..count)
-            .filter(|path| self.is_present(*path))
-            .fold(0, |mask: u8, path| mask | 1 << path);
-        if present.is_power_of_two() {
-            // What is alone carries what there is.
-            return present;
-        }
-        let admitted = self.admitted();
-        let may = |path: &usize| {
-            present & (1 << path) != 0
-                && !self.control.is_choked(id(*path))
-                && self.is_admitted_by(*path, admitted)
-        };
-        match (0..count).filter(may).fold(0, |mask: u8, path| mask | 1 << path) {
-            // Without any, the first number.
-            0 => 1 << (present.trailing_zeros() % u8::BITS),
-            mask => mask,
-        }
-    }
-
-    /// Whether the round-trip time of a path is one with which it carries data.
-    fn is_admitted(&self, path: usize) -> bool {
-        self.is_admitted_by(path, self.admitted())
-    }
-
-    fn is_admitted_by(&self, path: usize, admitted: Option<Admitted>) -> bool {
-        let Some(admitted) = admitted else { return true };
-        let state = &self.states[path];
-        self.is_tried(path) || admitted.has(state.rtt.min(), self.mss, state.capacity)
-    }
-
-    /// Whether nobody knows what a path carries.
-    fn is_tried(&self, path: usize) -> bool {
-        let is_measured = self.states[path].rtt.min() > Span::ZERO;
-        !is_measured || self.control.is_in_slow_start(id(path))
-    }
-
-    /// The round-trip times that admit a path; `None`: all, because nothing is known or wanted.
-    fn admitted(&self) -> Option<Admitted> {
-        let factor = self.admission?;
-        let known = (0..self.states.len()).filter_map(|path| {
-            let rtt = self.states[path].rtt.min().as_secs_f64();
-            let is_open = self.is_present(path) && !self.control.is_choked(id(path));
-            (is_open && rtt > 0.0).then(|| Known { rtt, rate: self.control.window(id(path)) / rtt })
-        });
-        Admitted::beside(known, factor)
-    }
-
-    /// Tries paths that have carried nothing for a while: their lines may be free by now.
-    pub(crate) fn try_others(&mut self, now: Time) {
-        let admitted = self.admitted();
-        for path in 0..self.states.len() {
-            if !self.is_present(path) || self.control.is_choked(id(path)) {
-                continue;
-            }
-            let (is_admitted, is_tried) =
-                (self.is_admitted_by(path, admitted), self.is_tried(path));
-            let trials = &mut self.states[path].trials;
-            if is_tried {
-                trials.handle_trial();
-            } else if is_admitted {
-                trials.handle_admitted();
-            } else if trials.poll_trial(now) {
-                self.control.begin_anew(id(path));
-            }
-        }
     }
 
     /// Whether at least half of the windows is in flight, give or take a packet: hosts send whole
