@@ -1,5 +1,4 @@
 //! What counts as in flight where hosts vanish, or their acknowledgements take other ways.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use harp::{Carried, Config, Flow, Gateway, Message, Output, Sharing};
 use units::{Span, Time};
