@@ -49,6 +49,11 @@ impl Admitted {
         Some(Admitted { least: measure / APART - near, most: factor * measure + near })
     }
 
+    /// Times beside the direct path's, which others may exceed by this factor.
+    pub(crate) fn by_direct(direct: Span, factor: f64) -> Admitted {
+        Admitted { least: 0.0, most: factor * direct.as_secs_f64() }
+    }
+
     /// Whether they admit a path with this least round-trip time, over which a packet of so many
     /// bytes takes as long as its capacity says, if that is known.
     pub(crate) fn has(&self, rtt: Span, bytes: f64, capacity: Option<Rate>) -> bool {
@@ -86,7 +91,6 @@ impl Trials {
         let is_due = now >= since + self.pause;
         if is_due {
             self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-            self.since = None;
         }
         is_due
     }

@@ -360,11 +360,13 @@ impl Paths {
     }
 
     pub(crate) fn handle_late(&mut self, now: Time, path: usize, weight: f64) {
+        self.tell_left_out();
         self.control.handle_late(now, id(path), weight);
         self.note_choke(now, path);
     }
 
     pub(crate) fn handle_missing(&mut self, now: Time, path: usize) {
+        self.tell_left_out();
         self.control.handle_missing(now, id(path));
         self.note_choke(now, path);
     }

@@ -55,6 +55,11 @@ impl Paths {
     /// The round-trip times that admit a path; `None`: all, because nothing is known or wanted.
     fn admitted(&self) -> Option<Admitted> {
         let factor = self.admission?;
+        if !self.control.options().slow_start {
+            // Windows that were never full tell nothing: the paper's measure, the direct path.
+            let direct = self.states.first()?.rtt.min();
+            return (direct > Span::ZERO).then(|| Admitted::by_direct(direct, factor));
+        }
         let known = (0..self.states.len()).filter_map(|path| {
             let rtt = self.states[path].rtt.min().as_secs_f64();
             let is_open = self.is_present(path) && !self.control.is_choked(id(path));
@@ -63,8 +68,22 @@ impl Paths {
         Admitted::beside(known, factor)
     }
 
+    /// Tells the controller which paths carry nothing, before it decreases anything.
+    pub(super) fn tell_left_out(&mut self) {
+        if self.admission.is_some() {
+            let admitted = self.admitted();
+            for path in 0..self.states.len() {
+                let is_left_out = !self.is_admitted_by(path, admitted);
+                self.control.set_left_out(id(path), is_left_out);
+            }
+        }
+    }
+
     /// Tries paths that have carried nothing for a while: their lines may be free by now.
     pub(crate) fn try_others(&mut self, now: Time) {
+        if !self.control.options().slow_start {
+            return;
+        }
         let admitted = self.admitted();
         for path in 0..self.states.len() {
             if !self.is_present(path) || self.control.is_choked(id(path)) {
@@ -128,5 +147,33 @@ mod tests {
         assert_eq!(admitted(&paths), [true, true], "nobody knows what it carries by now");
         paths.handle_queue(at(32), 1);
         assert_eq!(admitted(&paths), [true, false]);
+    }
+
+    /// The window of a path that is left out is no part of what a loss halves. With it the first
+    /// path, of 40 packets beside 79, would be at its floor, and choked.
+    #[test]
+    fn a_path_that_is_left_out_takes_nothing_from_the_others() {
+        let mut paths = short_and_long(79);
+        paths.handle_missing(Time::ZERO + Span::from_secs(10), 0);
+        let first = paths.views().next().expect("there is one");
+        assert_eq!((first.window, first.is_choked), (Bytes(20 * LEN), false));
+        assert!(paths.is_admitted(1), "half of what the first one carries now");
+    }
+
+    /// Without slow start, as in the paper: by the direct path, whatever the windows are.
+    #[test]
+    fn the_paper_measures_by_the_direct_path() {
+        let config = Config { admission: Some(1.5), ..Config::paper(3) };
+        let mut paths = Paths::new(Time::ZERO, &config);
+        paths.set_mss(Bytes(LEN));
+        for (path, millis) in [(0, 40), (1, 60), (2, 61)] {
+            paths.handle_rtt(path, Span::from_millis(millis));
+        }
+        paths.try_others(Time::ZERO + Span::from_secs(100));
+        assert_eq!([0, 1, 2].map(|path| paths.is_admitted(path)), [true, true, false]);
+        let mut paths = Paths::new(Time::ZERO, &config);
+        paths.handle_rtt(0, Span::from_millis(400));
+        paths.handle_rtt(1, Span::from_millis(1));
+        assert!(paths.is_admitted(0) && paths.is_admitted(1));
     }
 }

@@ -205,6 +205,8 @@ struct HarpPath {
     in_slow_start: bool,
     quiet: Quiet,
     is_choked: bool,
+    /// Whether the sender leaves it out: it carries nothing, and its window is no part of W.
+    is_left_out: bool,
     /// The delays, for a sender that sees them itself.
     lateness: Lateness,
     /// The clock of its delays, where the sender sees them itself.
@@ -273,6 +275,7 @@ impl Harp {
             in_slow_start: self.options.slow_start,
             quiet: Quiet::default(),
             is_choked: false,
+            is_left_out: false,
             lateness: Lateness::new(self.options.lateness),
             delay: ForwardDelay::default(),
             probe_at: Time::ZERO,
@@ -290,6 +293,13 @@ impl Harp {
             path.in_slow_start = slow_start;
             path.weight = 0.0;
             path.set(path.mss, floor);
+        }
+    }
+
+    /// Whether the sender leaves a path out, whose window stays what it was meanwhile.
+    pub fn set_left_out(&mut self, id: SubflowId, is_left_out: bool) {
+        if let Some(path) = self.path_mut(id) {
+            path.is_left_out = is_left_out;
         }
     }
 
@@ -319,10 +329,10 @@ impl Harp {
         self.path(id).map_or(0.0, HarpPath::allowed)
     }
 
-    /// W: the sum of the windows of the paths that are not choked, in bytes.
+    /// W: the sum of the windows of the paths that are neither choked nor left out, in bytes.
     #[must_use]
     pub fn total(&self) -> f64 {
-        self.paths.iter().map(HarpPath::open_window).sum()
+        self.paths.iter().filter(|path| !path.is_left_out).map(HarpPath::open_window).sum()
     }
 
     /// Whether nothing but probes may go over a path.
@@ -504,7 +514,8 @@ impl Harp {
 
     fn decrease(&mut self, now: Time, id: SubflowId, bytes: f64) {
         let HarpOptions { floor, chokes, .. } = self.options;
-        let has_other = self.paths.iter().any(|path| path.id != id && !path.is_choked);
+        let is_other = |path: &HarpPath| path.id != id && !path.is_choked && !path.is_left_out;
+        let has_other = self.paths.iter().any(is_other);
         let Some(path) = self.path_mut(id) else { return };
         path.set(path.window - bytes, floor);
         path.weight = 0.0;
