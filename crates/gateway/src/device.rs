@@ -104,17 +104,24 @@ impl Device {
         missing
     }
 
-    /// Sets the size of the largest packet that the paths carry, headers of IP included.
-    pub(crate) fn set_mtu(&self, mtu: usize) -> io::Result<()> {
+    /// Sets the size of the largest packet that the paths carry, headers of IP included. Returns
+    /// whether networks of IPv6 are led there from now on, where that has changed.
+    ///
+    /// # Errors
+    /// That of the first route that could not be set; the others are.
+    pub(crate) fn set_mtu(&self, mtu: usize) -> io::Result<Option<bool>> {
         let mut state = self.state();
         if state.mtu == mtu {
-            return Ok(());
+            return Ok(None);
         }
         let octets = u32::try_from(mtu).unwrap_or(FIRST_MTU).max(FIRST_MTU);
         state.netlink.set_up_with(self.index, octets, QUEUE)?;
-        state.mtu = mtu;
-        let networks = state.networks.clone();
-        networks.iter().try_for_each(|network| self.set_route(&mut state, network))
+        let before = std::mem::replace(&mut state.mtu, mtu) >= LEAST_V6;
+        let (networks, now) = (state.networks.clone(), mtu >= LEAST_V6);
+        let set = networks.iter().map(|network| self.set_route(&mut state, network));
+        set.fold(Ok(()), Result::and)?;
+        let has_v6 = networks.iter().any(|network| network.address().is_ipv6());
+        Ok((has_v6 && now != before).then_some(now))
     }
 
     /// Marked packets to a network go into the device from now on. `false`: once the paths carry

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, watch};
 use wire::closing::CloseCode;
 
 use crate::config::SiteConfig;
-use crate::device::Device;
+use crate::device::{Device, LEAST_V6};
 use crate::guest::SharedPlane;
 use crate::plane::SiteId;
 use crate::present::{Present, permitted};
@@ -97,10 +97,16 @@ impl Shared {
             (0..count).filter_map(|site| plane.room(SiteId(site))).min()
         };
         let Some(least) = least else { return };
-        if let Err(error) = self.device.set_mtu(least) {
-            self.events
-                .notice(format!("the device does not take packets of {least} octets: {error}"));
-        }
+        let said = match self.device.set_mtu(least) {
+            Ok(None) => return,
+            Ok(Some(true)) => "IPv6 goes to the gateways of sites again".to_owned(),
+            Ok(Some(false)) => format!(
+                "IPv6 takes the normal route: it needs packets of {LEAST_V6} octets, and the paths \
+                 carry {least} at present"
+            ),
+            Err(error) => format!("the device does not take packets of {least} octets: {error}"),
+        };
+        self.events.notice(said);
     }
 
     /// The site of an authorized peer.

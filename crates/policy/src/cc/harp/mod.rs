@@ -189,6 +189,7 @@ pub struct Harp {
 }
 
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 struct HarpPath {
     id: SubflowId,
     mss: f64,
