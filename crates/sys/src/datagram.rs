@@ -87,7 +87,9 @@ pub fn send_classed(socket: &impl AsFd, classed: &Classed<'_>) -> io::Result<()>
         }
         None => {}
     }
-    (header.msg_control, header.msg_controllen) = (control.0.as_mut_ptr().cast(), used);
+    header.msg_control = control.0.as_mut_ptr().cast();
+    // Lengths are `usize` with glibc, and `u32` with musl.
+    header.msg_controllen = libc::c_uint::try_from(used).unwrap_or(0) as _;
     // SAFETY: the header points to an address, a vector of bytes and control messages, which all
     // live here with the lengths that it has; the kernel only reads them.
     let sent = unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const header, 0) };
@@ -104,10 +106,12 @@ fn append<T: Copy>(
     let size = libc::c_uint::try_from(size_of::<T>()).expect("a few bytes");
     // SAFETY: they only compute.
     let (length, space) = unsafe { (libc::CMSG_LEN(size), libc::CMSG_SPACE(size)) };
-    let (length, space) = (length as usize, space as usize);
+    let space = space as usize;
     assert!(used + space <= control.0.len(), "three messages have room");
-    let header = libc::cmsghdr { cmsg_len: length, cmsg_level: level, cmsg_type: kind };
-    let data = length - size_of::<T>();
+    // SAFETY: all zeroes are a value of this struct; with some C libraries it has padding by name.
+    let mut header: libc::cmsghdr = unsafe { zeroed() };
+    (header.cmsg_len, header.cmsg_level, header.cmsg_type) = (length as _, level, kind);
+    let data = length as usize - size_of::<T>();
     // SAFETY: the place up to `used + space` is within the array by the assertion, and unaligned
     // writes need no alignment.
     unsafe {
