@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream as Asking;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use files::Error;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{sleep, timeout};
@@ -67,11 +68,29 @@ impl Drop for StatusServer {
     }
 }
 
-/// The answer of the service whose socket this is.
+/// The home of the units of the Debian package.
+const OF_UNITS: &str = "/var/lib/anabranch";
+
+/// The answer of the service whose socket this is: of a relay, or a gateway.
 ///
 /// # Errors
-/// If no such service of this user runs.
-pub(crate) fn ask(path: &Path) -> io::Result<String> {
+/// [`Error::System`] if no such service of this user runs.
+pub(crate) fn ask(path: &Path, what: &str) -> Result<String, Error> {
+    answer(path).map_err(|source| {
+        let units = Path::new(OF_UNITS);
+        let hint = if units.is_dir() && !path.starts_with(units) {
+            format!(
+                " (the unit of the Debian package answers its own user: sudo -u anabranch \
+                 ANABRANCH_HOME={OF_UNITS} anabranch {what} status)"
+            )
+        } else {
+            String::new()
+        };
+        Error::system(format!("ask a {what} of this user at {}{hint}", path.display()), source)
+    })
+}
+
+fn answer(path: &Path) -> io::Result<String> {
     let mut stream = Asking::connect(path)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut text = String::new();

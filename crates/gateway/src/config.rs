@@ -168,9 +168,13 @@ impl WrittenPort {
 impl FromStr for GatewayConfig {
     type Err = String;
 
-    /// Reads a file.
+    /// Reads a file. Where the error is one of its form it begins with "line N: ".
     fn from_str(text: &str) -> Result<GatewayConfig, String> {
-        let written: Written = toml::from_str(text).map_err(|error| error.to_string())?;
+        let written: Written = toml::from_str(text).map_err(|error| {
+            let before = text.bytes().take(error.span().map_or(0, |span| span.start));
+            let line = before.filter(|octet| *octet == b'\n').count() + 1;
+            format!("line {line}: {}", error.message())
+        })?;
         let config = GatewayConfig {
             device: written.device.unwrap_or_else(|| DEVICE.into()),
             mark: written.mark.unwrap_or(MARK),
@@ -353,7 +357,7 @@ mod tests {
         for (from, to, why) in [
             ("networks = [\"10.1", "networks = [\"10.1.0.0/33\", \"10.1", "no network like"),
             ("networks = [\"10.1.0.0/24\", \"fd00:1::/64\"]", "networks = []", "at least one"),
-            ("name = \"berlin\"", "nam = \"berlin\"", "unknown field `nam`"),
+            ("name = \"berlin\"", "nam = \"berlin\"", ": unknown field `nam`, expected"),
             ("10.2.0.0/24", "10.0.0.0/8", "which is behind this gateway"),
             ("873", "0", "'0' is no port"),
             ("\"192.0.2.1\"", "\"gw.example\"", "listen: 'gw.example' is no address"),
@@ -382,7 +386,7 @@ mod tests {
         ] {
             let text = FILE.replacen(from, to, 1);
             let error = read(&text).expect_err(to);
-            assert!(error.contains(why), "{to}: {error}");
+            assert!(error.contains(why) && !error.contains('\n'), "{to}: {error}");
         }
         assert!(read("networks = [\"10.1.0.0/24\"]").expect_err("no site").contains("[[site]]"));
         let empty =

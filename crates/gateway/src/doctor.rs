@@ -1,11 +1,14 @@
 //! What the system of a gateway does to its packets: rules, routes, settings, the programs that it
 //! needs.
 
+mod translation;
+
 use std::fs::{self, OpenOptions};
 
 use net::programs::read;
 
 use crate::config::{Fail, GatewayConfig};
+use crate::programs;
 use crate::rules::{PRIORITY, TABLE};
 
 /// One thing that was looked at.
@@ -32,6 +35,8 @@ pub(crate) struct SystemFacts {
     pub(crate) set: Vec<&'static str>,
     /// Tables of the older iptables.
     pub(crate) legacy: String,
+    /// Whether there are cgroups that nft knows.
+    pub(crate) has_cgroups: bool,
 }
 
 /// The settings that are looked at, below `/proc/sys`.
@@ -53,6 +58,7 @@ impl SystemFacts {
             lookups,
             set: keys.filter(is_set).collect(),
             legacy: fs::read_to_string("/proc/net/ip_tables_names").unwrap_or_default(),
+            has_cgroups: programs::are_known(),
         }
     }
 }
@@ -78,6 +84,7 @@ pub(crate) fn judge(config: &GatewayConfig, facts: &SystemFacts) -> Vec<SystemFi
             findings.push(forward(config, ruleset));
         }
     }
+    findings.extend(cgroups(config, facts));
     findings.push(lookup(config, facts));
     findings.push(forwarding(config, facts));
     findings.push(if facts.set.contains(&STRICT) {
@@ -125,17 +132,32 @@ fn marks(ruleset: &str) -> SystemFinding {
     }
 }
 
+/// Whether programs can be told by their cgroups, if the file has some.
+fn cgroups(config: &GatewayConfig, facts: &SystemFacts) -> Option<SystemFinding> {
+    programs::named(&config.background).next()?;
+    let subject = "cgroups";
+    Some(if facts.has_cgroups {
+        right(subject, format!("{} has cgroups of version 2", programs::ROOT))
+    } else {
+        wrong(
+            subject,
+            format!(
+                "{} has no cgroups of version 2, and nftables knows no others: the programs that \
+                 are named by cgroup are not in the background",
+                programs::ROOT
+            ),
+            "start the kernel with systemd.unified_cgroup_hierarchy=1, or name ports".into(),
+        )
+    })
+}
+
 /// Whether the usual route may translate addresses.
 fn translation(config: &GatewayConfig, ruleset: &str, legacy: &str) -> SystemFinding {
-    let translates = |line: &str| {
-        let words = || line.split_whitespace();
-        words().any(|word| ["masquerade", "snat", "MASQUERADE", "SNAT"].contains(&word))
-    };
-    let found = ruleset.lines().find(|line| translates(line)).map(str::trim);
+    let found = translation::translating(config, ruleset);
     let where_found = match found {
         Some(line) => format!("'{line}'"),
         None if legacy.lines().any(|table| table == "nat") => "a table of iptables".into(),
-        None => return right("NAT", "no rule translates the addresses of hosts".into()),
+        None => return right("NAT", "no rule translates addresses of what goes to a site".into()),
     };
     let text = format!("{where_found} translates addresses of hosts");
     if config.fail == Fail::Closed {
@@ -245,6 +267,7 @@ mod tests {
             lookups: [LOOKUP.into(), LOOKUP.into()],
             set: vec![FORWARDING[0]],
             legacy: String::new(),
+            has_cgroups: false,
         }
     }
 
@@ -271,7 +294,7 @@ mod tests {
             ruleset: Err("nft list ruleset: No such file or directory".into()),
             lookups: [String::new(), String::new()],
             set: vec![STRICT],
-            legacy: String::new(),
+            ..sound()
         };
         let expected = ["TUN", "nftables", "routes", "forwarding", "rp_filter"];
         assert_eq!(wrongs(&config(""), &nothing), expected);
@@ -282,6 +305,15 @@ mod tests {
         let v6 = "networks = [\"10.1.0.0/24\", \"2001:db8:1::/48\"]\n[[site]]\nname = \"b\"\n\
                   networks = [\"10.2.0.0/24\"]\n[[background]]\nports = [873]\n";
         assert_eq!(wrongs(&v6.parse().expect("a file"), &sound()), ["forwarding"]);
+    }
+
+    #[test]
+    fn programs_by_cgroup_need_cgroups_that_nft_knows() {
+        let config = config("[[background]]\ncgroup = \"system.slice/backup.service\"");
+        assert_eq!(wrongs(&config, &sound()), ["cgroups"]);
+        let unified = SystemFacts { has_cgroups: true, ..sound() };
+        assert_eq!(wrongs(&config, &unified), [""; 0]);
+        assert_eq!(judge(&config, &unified).len(), 9);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! | subject | module |
 //! |---|---|
 //! | the file of a gateway | `config` |
-//! | rules of nftables and of routing | `rules` |
+//! | rules of nftables and of routing; those of programs by cgroup | `rules`; `programs` |
 //! | the device, and routes into it; its packets | `device`; `tun` |
 //! | several segments as one packet, and apart again | `offload` |
 //! | what the system does to its packets | `doctor` |
@@ -33,6 +33,7 @@ mod offload;
 mod packet;
 mod plane;
 mod present;
+mod programs;
 pub mod rights;
 mod rules;
 mod service;

@@ -7,13 +7,13 @@ use std::net::{IpAddr, SocketAddr};
 use harp::{Config, Flow, Gateway, Message, Output, Scale, Sharing};
 use reach::Network;
 use stripe::{ConnectionKey, RawArrival, RawDatagram, RawPath};
-use units::{Span, Time};
+use units::{Span, SubflowId, Time};
 use wire::gateway::SALT;
 use wire::harp::{Header, MOST_PATHS, Report};
 use wire::tcp::{Flags, Meta};
 
-use crate::figures::{Counted, FlowFigures, PathFigures, SiteFigures};
-use crate::flows::{FlowEnds, FlowState, Flows};
+use crate::figures::Counted;
+use crate::flows::{FlowEnds, Flows};
 use crate::offload::{DeviceHeader, Segments, ToKernel};
 use crate::packet::{Headers, Packet, PacketMemory, Untaken};
 use crate::slots::Slots;
@@ -27,8 +27,10 @@ const MOST_QUESTIONS: u32 = 1_000;
 const MOST_BEYOND: u32 = 1_000;
 /// A gateway that does not answer for this long is dead.
 const DEAD_AFTER: Span = Span::from_secs(1);
+/// The same on a short line, and four round trips.
+const DEAD_ON_SHORT: Span = Span::from_millis(500);
 /// Silence after which it is asked.
-const ASKS_AFTER: Span = Span::from_millis(300);
+const ASKS_AFTER: Span = Span::from_millis(200);
 /// What the kernel hands over at once leaves at once, if its path takes it in this time: a tenth of
 /// the queue that tells a path is full. A pace of single packets would cost a wake for each.
 const BURST: Span = Span::from_micros(250);
@@ -96,6 +98,19 @@ struct SiteLink {
     /// Whether packets to them are led here.
     is_led: bool,
     slots: Slots,
+    /// The path over which the site's packets with each number came last.
+    arrived: [Option<SubflowId>; MOST_PATHS],
+}
+
+impl SiteLink {
+    /// A packet with this number of a path has come over this one. The site gives the number of a
+    /// path that has ended to another one, which may be longer.
+    fn note_arrival(&mut self, number: u8, path: SubflowId) {
+        let Some(before) = self.arrived.get_mut(usize::from(number)) else { return };
+        if before.replace(path).is_some_and(|before| before != path) {
+            self.core.renew_path(number);
+        }
+    }
 }
 
 /// The two parts of the key by which connections are numbered.
@@ -156,6 +171,7 @@ impl Plane {
         let config = Config {
             sharing: Sharing::Site,
             dead_after: DEAD_AFTER,
+            dead_on_short: Some(DEAD_ON_SHORT),
             asks_after: ASKS_AFTER,
             probes_answer: false,
             burst: BURST,
@@ -163,8 +179,8 @@ impl Plane {
         };
         let mut core = Gateway::new(now, &config);
         core.set_paths(now, 0);
-        state.link =
-            Some(SiteLink { connection, core, networks, is_led: false, slots: Slots::default() });
+        let (slots, arrived) = (Slots::default(), [None; MOST_PATHS]);
+        state.link = Some(SiteLink { connection, core, networks, is_led: false, slots, arrived });
         self.by_connection.insert(connection, site);
     }
 
@@ -242,6 +258,11 @@ impl Plane {
             self.sites[site.0].counted.malformed += 1;
             return;
         };
+        if let Header::Data(stamp) | Header::Probe(_, stamp) = &header
+            && let Some(link) = &mut self.sites[site.0].link
+        {
+            link.note_arrival(stamp.path, arrival.path);
+        }
         let message = match header {
             Header::Data(stamp) => self.inner(site, inner, arrival).map(|packet| {
                 let ends = FlowEnds { near: packet.destination(), far: packet.source() };
@@ -335,65 +356,9 @@ impl Plane {
         }
     }
 
-    /// What is known of some sites.
-    pub(crate) fn figures(&self, of: impl Iterator<Item = SiteId>) -> Vec<SiteFigures> {
-        of.filter_map(|site| self.sites.get(site.0)).map(|site| self.figures_of(site)).collect()
-    }
-
     /// The octets of packets that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.memory.taken()
-    }
-
-    fn figures_of(&self, site: &Site) -> SiteFigures {
-        let link = site.link.as_ref();
-        let paths = link.map(paths_of).unwrap_or_default();
-        let arrivals = link.map(|link| link.core.arrivals()).unwrap_or_default();
-        let queues = link.map(|link| link.core.queues()).unwrap_or_default();
-        let queues = queues.into_iter().filter(|queue| queue.longest > Span::ZERO).collect();
-        let is_governed = |state: &FlowState| {
-            let core = link.map(|link| &link.core);
-            core.zip(state.number()).is_some_and(|(core, flow)| core.is_governed(flow))
-        };
-        // Those that are over are kept for what of them may still be on its way.
-        let open = || site.flows.iter().filter(|(_, state)| !state.is_over(self.latest));
-        let governed = open().filter(|(_, state)| is_governed(state)).count();
-        let mut busiest: Vec<FlowFigures> = open()
-            .map(|(ends, state)| {
-                let [sent_rate, received_rate] = state.rates(self.latest);
-                FlowFigures {
-                    near: ends.near,
-                    far: ends.far,
-                    sent: state.octets[0],
-                    received: state.octets[1],
-                    sent_rate,
-                    received_rate,
-                    age: self.latest - state.began,
-                    is_governed: is_governed(state),
-                }
-            })
-            .collect();
-        let order = |flow: &FlowFigures| {
-            let rate = flow.sent_rate.as_bits() + flow.received_rate.as_bits();
-            std::cmp::Reverse((rate, flow.sent + flow.received))
-        };
-        busiest.sort_by_key(order);
-        busiest.truncate(FlowFigures::MOST);
-        SiteFigures {
-            name: site.name.clone(),
-            is_connected: link.is_some(),
-            is_answering: link.is_some_and(|link| !link.core.is_dead(self.latest)),
-            is_led: link.is_some_and(|link| link.is_led),
-            networks: link.map(|link| link.networks.clone()).unwrap_or_default(),
-            room: link.and_then(|link| link.slots.room()),
-            paths,
-            queues,
-            arrivals,
-            flows: open().count(),
-            governed,
-            counted: site.counted,
-            busiest,
-        }
     }
 
     /// The time, which does not go back: arrivals have the kernel's stamps.
@@ -555,29 +520,10 @@ impl Plane {
     }
 }
 
-/// What is known of the paths to a site that there are.
-fn paths_of(link: &SiteLink) -> Vec<PathFigures> {
-    let views = link.core.paths().into_iter().enumerate();
-    let of = |(place, view): (usize, harp::PathView)| {
-        Some(PathFigures {
-            number: link.slots.number(place)?,
-            window: view.window.0,
-            in_flight: view.in_flight.0,
-            is_choked: view.is_choked,
-            is_admitted: view.is_admitted,
-            round_trip: view.srtt,
-            least_round_trip: view.least_rtt,
-            xi: view.xi,
-            capacity: view.capacity,
-            falls: view.falls,
-        })
-    };
-    views.filter_map(of).collect()
-}
-
 fn has(networks: &[Network], address: IpAddr) -> bool {
     networks.iter().any(|network| network.has(address))
 }
 
+mod seen;
 #[cfg(test)]
 mod tests;

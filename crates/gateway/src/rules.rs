@@ -5,6 +5,7 @@
 //! What comes out of the gateway's device belongs to such a connection, and is never handed over
 //! again. The table of routes has a route for each network of a connected site, which the gateway
 //! keeps and the kernel removes with the device: without it marked packets take the main table.
+//! Programs by cgroup have a chain of their own, which `programs` fills again.
 
 use std::fmt::Write as _;
 
@@ -12,9 +13,12 @@ use net::programs::execute;
 use reach::Network;
 
 use crate::config::{Background, Fail, GatewayConfig, PortSpan};
+use crate::programs;
 
 /// The name of the table.
 pub(crate) const TABLE: &str = "anabranch_gateway";
+/// The chain of programs by cgroup.
+const PROGRAMS: &str = "programs";
 /// The priority of the rule: before the main table.
 pub(crate) const PRIORITY: u32 = 7_707;
 /// The metric of routes for what no gateway takes; that of the gateway's own is smaller.
@@ -31,23 +35,27 @@ impl<'a> Rules<'a> {
         Rules(config)
     }
 
+    /// The cgroups of programs that are not there at present: they have no rule.
+    pub fn absent(&self) -> impl Iterator<Item = &str> {
+        programs::named(&self.0.background).filter(|cgroup| !programs::is_there(cgroup))
+    }
+
     /// The table for `nft -f`, in place of an earlier one.
     fn nft(&self) -> String {
         let GatewayConfig { device, mark, background, .. } = self.0;
-        let begins = format!(
-            "tcp flags & (fin | syn | rst | ack) == syn ct state new ct mark set ct mark | \
-             {mark:#x}"
-        );
-        let (mut forwarded, mut own) = (String::new(), String::new());
-        for one in background {
-            for matched in matches(one) {
-                let line = format!("        {matched} {begins}\n");
-                // Programs of other hosts have no cgroup here.
-                if one.cgroup.is_none() {
-                    forwarded.push_str(&line);
-                }
-                own.push_str(&line);
+        let mut forwarded = String::new();
+        for one in background.iter().filter(|one| one.cgroup.is_none()) {
+            for line in marking(*mark, one) {
+                writeln!(forwarded, "        {line}").expect("a string takes it");
             }
+        }
+        let mut own = String::new();
+        for line in of_programs(*mark, background) {
+            writeln!(own, "        {line}").expect("a string takes it");
+        }
+        for cgroup in self.absent() {
+            writeln!(own, "        # {cgroup} is not there: a gateway adds its rule when it is")
+                .expect("a string takes it");
         }
         let handed = format!(
             "meta l4proto tcp ct mark & {mark:#x} == {mark:#x} meta mark set meta mark | \
@@ -57,6 +65,8 @@ impl<'a> Rules<'a> {
             "add table inet {TABLE}
 delete table inet {TABLE}
 table inet {TABLE} {{
+    chain {PROGRAMS} {{
+{own}    }}
     chain prerouting {{
         type filter hook prerouting priority mangle; policy accept;
         iifname \"{device}\" ct mark set ct mark | {mark:#x} accept
@@ -66,7 +76,8 @@ table inet {TABLE} {{
     chain output {{
         type route hook output priority mangle; policy accept;
         fib daddr type local return
-{own}        {handed}
+{forwarded}        jump {PROGRAMS}
+        {handed}
     }}
     chain postrouting {{
         type filter hook postrouting priority mangle; policy accept;
@@ -127,13 +138,33 @@ table inet {TABLE} {{
         installed
     }
 
-    /// Removes the rules.
+    /// Puts the rules of a file that has changed in place of those that are installed, at once:
+    /// nothing is without rules meanwhile. The device, the mark and the table are the same.
     ///
     /// # Errors
-    /// What nft said, as if there are none.
+    /// What nft said. Then those before stay.
+    pub fn renew(&self) -> Result<(), String> {
+        execute("nft", &["-f", "-"], &self.nft())?;
+        for command in self.routes("add") {
+            if let Err(error) = ip(&command) {
+                tracing::debug!(%error, "it is there");
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the rules, if there are any.
+    ///
+    /// # Errors
+    /// What nft said.
     pub fn remove(&self) -> Result<(), String> {
         self.remove_routes();
-        execute("nft", &["delete", "table", "inet", TABLE], "")
+        // What is there, or has just been made.
+        execute(
+            "nft",
+            &["-f", "-"],
+            &format!("add table inet {TABLE}\ndelete table inet {TABLE}\n"),
+        )
     }
 
     fn remove_routes(&self) {
@@ -149,6 +180,29 @@ table inet {TABLE} {{
 fn ip(command: &str) -> Result<(), String> {
     let arguments: Vec<&str> = command.split(' ').collect();
     execute("ip", &arguments, "")
+}
+
+/// The rules that mark what begins a background connection.
+fn marking(mark: u32, one: &Background) -> Vec<String> {
+    let begins = format!(
+        "tcp flags & (fin | syn | rst | ack) == syn ct state new ct mark set ct mark | {mark:#x}"
+    );
+    matches(one).into_iter().map(|matched| format!("{matched} {begins}")).collect()
+}
+
+/// Those of programs whose cgroups are there; programs of other hosts have none here.
+fn of_programs(mark: u32, background: &[Background]) -> Vec<String> {
+    let is_there = |one: &&Background| one.cgroup.as_deref().is_some_and(programs::is_there);
+    background.iter().filter(is_there).flat_map(|one| marking(mark, one)).collect()
+}
+
+/// What has `nft -f` fill the chain of programs again.
+pub(crate) fn refilled(mark: u32, background: &[Background]) -> String {
+    let mut text = format!("flush chain inet {TABLE} {PROGRAMS}\n");
+    for line in of_programs(mark, background) {
+        writeln!(text, "add rule inet {TABLE} {PROGRAMS} {line}").expect("a string takes it");
+    }
+    text
 }
 
 /// What the SYN of a background connection matches: a line for each family that it may have.
@@ -206,7 +260,7 @@ mod tests {
             to = [\"10.2.0.0/24\"]
             [[background]]
             dscp = 8
-            cgroup = \"system.slice/backup.service\""
+            cgroup = \"anabranch-none.slice/backup.service\""
         );
         text.parse().expect("it is right")
     }
@@ -220,22 +274,17 @@ mod tests {
             "        meta nfproto ipv4 ip daddr {{ 10.2.0.0/24 }} tcp dport {{ 873, 9000-9100 }} \
              {begins}\n"
         );
-        let program = |family, name| {
-            format!(
-                "        meta nfproto {name} {family} dscp 8 socket cgroupv2 level 2 \
-                 \"system.slice/backup.service\" {begins}\n"
-            )
-        };
         let handed = "        meta l4proto tcp ct mark & 0x2000000 == 0x2000000 \
                       meta mark set meta mark | 0x2000000\n";
         let expected = format!(
             "        fib daddr type local return\n{ports}{handed}    }}\n    chain output {{
         type route hook output priority mangle; policy accept;
-        fib daddr type local return\n{ports}{}{}{handed}    }}\n",
-            program("ip", "ipv4"),
-            program("ip6", "ipv6"),
+        fib daddr type local return\n{ports}        jump programs\n{handed}    }}\n",
         );
         assert!(script.contains(&expected), "{script}");
+        let absent = "    chain programs {\n        # anabranch-none.slice/backup.service is not \
+                      there: a gateway adds its rule when it is\n    }\n";
+        assert!(script.contains(absent), "{script}");
         for line in [
             "        iifname \"anabranch0\" ct mark set ct mark | 0x2000000 accept\n",
             "        oifname \"anabranch0\" tcp flags syn tcp option maxseg size set rt mtu\n",
@@ -245,6 +294,25 @@ mod tests {
             assert!(script.contains(line), "{line}: {script}");
         }
         assert!(!script.contains("unreachable"), "it fails open");
+    }
+
+    /// A rule with a cgroup that is not there is refused by nft, with the whole table.
+    #[test]
+    fn a_program_is_marked_by_its_cgroup() {
+        let mut one = config("").background.pop().expect("there are two");
+        let program = |family, name| {
+            format!(
+                "meta nfproto {name} {family} dscp 8 socket cgroupv2 level 2 \
+                 \"anabranch-none.slice/backup.service\" tcp flags & (fin | syn | rst | ack) == \
+                 syn ct state new ct mark set ct mark | 0x10"
+            )
+        };
+        assert_eq!(marking(0x10, &one), [program("ip", "ipv4"), program("ip6", "ipv6")]);
+        let empty = "flush chain inet anabranch_gateway programs\n";
+        assert_eq!(refilled(0x10, std::slice::from_ref(&one)), empty);
+        // The folder of the kernel's cgroups themselves is there on each system.
+        one.cgroup = Some(".".into());
+        assert_eq!(refilled(0x10, &[one]).lines().count(), 3);
     }
 
     #[test]

@@ -29,12 +29,14 @@ use wire::closing::CloseCode;
 use wire::gateway::SERVICE;
 use wire::session::{Hello, SessionId};
 
-use crate::config::{Fail, GatewayConfig, SiteConfig};
+use crate::config::{Background, Fail, GatewayConfig, SiteConfig};
 use crate::device::Device;
 use crate::figures::SiteFigures;
 use crate::guest::{GatewayGuest, SharedPlane};
 use crate::plane::{AskScales, MOST_WAITING, Plane, SiteId};
+use crate::programs;
 use crate::rights::GatewayRights;
+use crate::rules;
 use crate::session::{Opened, run};
 use crate::shared::{FindRelays, Shared};
 
@@ -88,7 +90,7 @@ impl GatewayService {
     /// [`Error::System`] if the device cannot be made.
     pub async fn start(options: GatewayOptions) -> Result<Arc<GatewayService>, Error> {
         let GatewayOptions { config, identity, authorized, endpoint, events, relays } = options;
-        let GatewayConfig { device, table, fail, networks, sites, .. } = config;
+        let GatewayConfig { device, table, mark, fail, networks, sites, background, .. } = config;
         let (device, tun) = Device::create(&device, table)?;
         for text in device.prepare() {
             events.notice(text);
@@ -103,6 +105,8 @@ impl GatewayService {
             plane,
             device,
             networks: watch::Sender::new(networks),
+            mark,
+            background: watch::Sender::new(background),
             events,
             own: identity.fingerprint(),
             identity,
@@ -118,8 +122,19 @@ impl GatewayService {
         Ok(Arc::new(GatewayService(Arc::new(shared))))
     }
 
-    /// Dials the sites whose gateways have addresses, for ever.
+    /// Dials the sites whose gateways have addresses, and keeps the rules of programs as their
+    /// cgroups are, for ever.
     pub async fn attend(&self) -> Infallible {
+        let Shared { mark, background, events, .. } = &*self.0;
+        let refilled = |background: &[Background]| rules::refilled(*mark, background);
+        let following = programs::follow(background.subscribe(), refilled, events);
+        tokio::select! {
+            never = self.dial_sites() => never,
+            never = following => never,
+        }
+    }
+
+    async fn dial_sites(&self) -> Infallible {
         let mut changes = self.0.sites_changed.subscribe();
         let (mut dialing, mut dialed) = (JoinSet::new(), BTreeMap::new());
         loop {
@@ -145,6 +160,7 @@ impl GatewayService {
         shared.update_sites(config.sites.clone());
         shared.plane.lock().set_networks(config.networks.clone());
         shared.networks.send_replace(config.networks.clone());
+        shared.background.send_replace(config.background.clone());
     }
 
     /// What is known of each site.
@@ -184,8 +200,12 @@ impl Shared {
     ) -> Result<Opened, Error> {
         let peer = self.peer_of(name)?;
         let credential = Credential::Pinned(peer.fingerprint);
-        let options =
-            DialOptions { relays: relays.to_vec(), ..DialOptions::new(self.identity.clone()) };
+        let options = DialOptions {
+            relays: relays.to_vec(),
+            // Of more than there are numbers, those that carry most.
+            use_paths: (!relays.is_empty()).then_some(wire::harp::MOST_PATHS),
+            ..DialOptions::new(self.identity.clone())
+        };
         let terms = Terms::new(vec![(at.clone(), credential)], options)?.over_relays()?;
         let striped = connect_at(
             Arc::clone(&self.endpoint),

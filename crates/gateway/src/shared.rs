@@ -10,7 +10,7 @@ use stripe::{Connection, Endpoint};
 use tokio::sync::{Notify, watch};
 use wire::closing::CloseCode;
 
-use crate::config::SiteConfig;
+use crate::config::{Background, SiteConfig};
 use crate::device::{Device, LEAST_V6};
 use crate::guest::SharedPlane;
 use crate::plane::SiteId;
@@ -27,6 +27,10 @@ pub(crate) struct Shared {
     pub(crate) device: Device,
     /// The networks behind this gateway.
     pub(crate) networks: watch::Sender<Vec<Network>>,
+    /// The bit that marks packets and connections.
+    pub(crate) mark: u32,
+    /// What is background, as it was read last.
+    pub(crate) background: watch::Sender<Vec<Background>>,
     pub(crate) events: Events,
     /// This host's key.
     pub(crate) own: Fingerprint,

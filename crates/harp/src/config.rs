@@ -44,6 +44,9 @@ pub struct Config {
     pub most_connections: usize,
     /// Silence after which the other gateway counts as dead.
     pub dead_after: Span,
+    /// Where round trips are short it is dead sooner: after this and four of them. Where they are
+    /// long it has two of them and 100 ms at least. `None`: neither.
+    pub dead_on_short: Option<Span>,
     /// Whether a probe of the other gateway counts as an answer. It comes unasked: over a line that
     /// carries one way alone a gateway hears probes for ever, and nothing of it arrives.
     pub probes_answer: bool,
@@ -67,6 +70,7 @@ impl Config {
             corrects_clocks: false,
             most_connections: 16_384,
             dead_after: Span::from_secs(3),
+            dead_on_short: None,
             asks_after: Span::from_secs(1),
             probes_answer: true,
         }

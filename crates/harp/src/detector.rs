@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use policy::cc::{ClockWatch, Lateness};
+use policy::cc::{ClockWatch, Lateness, LatenessOptions};
 use recovery::OneWayDelay;
 use units::{Rate, Span, Time};
 use wire::harp::{MOST_ENTRIES, PathReport, Report, Stamp};
@@ -18,6 +18,7 @@ const PARTS: f64 = 16.0;
 #[derive(Clone, Debug)]
 pub(crate) struct Detector {
     paths: Vec<PathDelays>,
+    options: LatenessOptions,
     mark: f64,
     corrects_clocks: bool,
     /// A bit for each path whose probe was in time.
@@ -54,22 +55,23 @@ pub struct PathQueue {
 
 impl Detector {
     pub(crate) fn new(config: &Config) -> Detector {
-        let path = || PathDelays {
-            delay: OneWayDelay::default(),
-            lateness: Lateness::new(config.controller.lateness),
-            clocks: ClockWatch::default(),
-            weight: 0.0,
-            latest: None,
-            delayed: None,
-            pairs: Pairs::default(),
-        };
+        let options = config.controller.lateness;
         Detector {
-            paths: (0..config.paths).map(|_| path()).collect(),
+            paths: (0..config.paths).map(|_| PathDelays::new(options)).collect(),
+            options,
             mark: config.controller.mark,
             corrects_clocks: config.corrects_clocks,
             open: 0,
             queued: 0,
             turn: 0,
+        }
+    }
+
+    /// A path with this number is another one from now on: its delays are not those of the one
+    /// before.
+    pub(crate) fn renew(&mut self, number: usize) {
+        if let Some(path) = self.paths.get_mut(number) {
+            *path = PathDelays::new(self.options);
         }
     }
 
@@ -154,6 +156,18 @@ impl Detector {
 }
 
 impl PathDelays {
+    fn new(options: LatenessOptions) -> PathDelays {
+        PathDelays {
+            delay: OneWayDelay::default(),
+            lateness: Lateness::new(options),
+            clocks: ClockWatch::default(),
+            weight: 0.0,
+            latest: None,
+            delayed: None,
+            pairs: Pairs::default(),
+        }
+    }
+
     /// The delay of a packet with this stamp.
     fn handle_stamp(&mut self, now: Time, stamp: &Stamp, corrects_clocks: bool) -> Span {
         let delay = self.delay.handle_reading(clock(now).wrapping_sub(stamp.sent));

@@ -147,6 +147,26 @@ impl<T: Carried> Gateway<T> {
         self.present = Some(mask);
     }
 
+    /// The other gateway's path of this number is another one from now on: it is as long as it is,
+    /// and its packets are not late because the one before was shorter.
+    pub fn renew_path(&mut self, number: u8) {
+        let number = usize::from(number);
+        if let Some(site) = &mut self.site {
+            return site.detector.renew(number);
+        }
+        for own in self.connections.values_mut().filter_map(|relayed| relayed.own.as_mut()) {
+            own.detector.renew(number);
+        }
+    }
+
+    fn is_silent(&self, now: Time) -> bool {
+        self.liveness.is_silent(now, || self.shortest_rtt())
+    }
+
+    fn shortest_rtt(&self) -> Option<Span> {
+        self.site.as_ref()?.paths.shortest_rtt()
+    }
+
     /// The paths of the other gateway that have a say in what is lost, a bit for each.
     fn heard_paths(&self, now: Time) -> HeardPaths {
         let Some(heard) = &self.heard else { return HeardPaths { mask: u8::MAX, are_all: true } };
@@ -172,7 +192,7 @@ impl<T: Carried> Gateway<T> {
         }
         let meta = packet.meta();
         let holds = self.config.holds;
-        let is_dead = self.liveness.is_dead(now);
+        let is_dead = self.is_dead(now);
         self.liveness.handle_sent(now, flow);
         let return_path = self.liveness.return_path();
         let (halves, ends, outputs) = self.parts(now, flow);
@@ -270,7 +290,7 @@ impl<T: Carried> Gateway<T> {
             // The one that asked first may be forgotten by now.
             let flow = if self.connections.contains_key(&flow) { flow } else { first };
             // The other way may be the one that is cut.
-            let is_deaf = self.heard.is_some() && self.liveness.is_silent(now);
+            let is_deaf = self.heard.is_some() && self.is_silent(now);
             let deaf = Report { is_deaf, ..Report::default() };
             let (_, ends, outputs) = self.parts(now, flow);
             for path in (0..ends.paths.count()).filter(|path| ends.paths.is_present(*path)) {

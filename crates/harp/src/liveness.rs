@@ -1,7 +1,9 @@
 //! Whether the other gateway answers, and over which path to return what has no stamp.
 //!
 //! A gateway that does not answer for [`Config::dead_after`], over any path, gets nothing but
-//! probes, and what hosts send takes the route that it would have without gateways. Segments
+//! probes, and what hosts send takes the route that it would have without gateways. Hosts send what
+//! is lost again after a fifth of a second and a round trip, and each time after twice as long: so
+//! a second of silence is a pause of two, and less is enough where round trips are short. Segments
 //! without payload and reports return over the direct path, unless that is silent while another one
 //! delivers.
 
@@ -13,10 +15,17 @@ use crate::{Config, Flow};
 /// The direct path is silent if it delivered nothing for so long before the latest delivery.
 const SILENT_AFTER: Span = Span::from_secs(1);
 
+/// Round trips of silence that a gateway may have beyond [`Config::dead_on_short`].
+const ROUND_TRIPS: u64 = 4;
+/// Those that it has in any case, and a little.
+const LEAST_ROUND_TRIPS: u64 = 2;
+const LITTLE: Span = Span::from_millis(100);
+
 /// What was sent to the other gateway and not answered, and the latest delivery of each path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Liveness {
     dead_after: Span,
+    dead_on_short: Option<Span>,
     asks_after: Span,
     unanswered: Option<Unanswered>,
     /// When the other gateway said that nothing arrives there.
@@ -35,9 +44,15 @@ struct Unanswered {
 
 impl Liveness {
     pub(crate) fn new(config: &Config) -> Liveness {
-        let Config { dead_after, asks_after, .. } = *config;
-        let delivered = [Time::default(); MOST_PATHS];
-        Liveness { dead_after, asks_after, unanswered: None, deaf_at: None, delivered }
+        let Config { dead_after, dead_on_short, asks_after, .. } = *config;
+        Liveness {
+            dead_after,
+            dead_on_short,
+            asks_after,
+            unanswered: None,
+            deaf_at: None,
+            delivered: [Time::default(); MOST_PATHS],
+        }
     }
 
     /// Something that calls for an answer was sent.
@@ -72,14 +87,26 @@ impl Liveness {
         }
     }
 
-    /// Whether the other gateway has been silent for too long.
-    pub(crate) fn is_silent(&self, now: Time) -> bool {
-        self.unanswered.is_some_and(|unanswered| now >= unanswered.since + self.dead_after)
+    /// Whether the other gateway has been silent for too long. It is asked over all paths, so that
+    /// the shortest round-trip time is that of an answer; it is looked up if it matters.
+    pub(crate) fn is_silent(&self, now: Time, shortest: impl FnOnce() -> Option<Span>) -> bool {
+        let Some(Unanswered { since, .. }) = self.unanswered else { return false };
+        let Some(short) = self.dead_on_short else { return now >= since + self.dead_after };
+        // Most often it was heard a moment ago.
+        now >= since + short.min(self.dead_after) && now >= since + self.patience(short, shortest())
+    }
+
+    /// The silence that it may have.
+    fn patience(&self, short: Span, shortest: Option<Span>) -> Span {
+        let Some(rtt) = shortest else { return self.dead_after };
+        let soon = (short + rtt * ROUND_TRIPS).min(self.dead_after);
+        soon.max(rtt * LEAST_ROUND_TRIPS + LITTLE)
     }
 
     /// Whether it has, or nothing arrives there.
-    pub(crate) fn is_dead(&self, now: Time) -> bool {
-        self.is_silent(now) || self.deaf_at.is_some_and(|at| now < at + self.dead_after)
+    pub(crate) fn is_dead(&self, now: Time, shortest: impl FnOnce() -> Option<Span>) -> bool {
+        let is_deaf = self.deaf_at.is_some_and(|at| now < at + self.dead_after);
+        is_deaf || self.is_silent(now, shortest)
     }
 
     /// The connection under which to ask by a probe over each path, if it is time to.
@@ -92,5 +119,34 @@ impl Liveness {
     /// When to ask.
     pub(crate) fn poll_deadline(&self) -> Option<Time> {
         self.unanswered.map(|unanswered| unanswered.ask_at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How long a gateway with this round-trip time may be silent.
+    fn patience(dead_on_short: Option<Span>, shortest: Option<u64>) -> Span {
+        let config = Config { dead_after: Span::from_secs(1), dead_on_short, ..Config::modern(1) };
+        let mut liveness = Liveness::new(&config);
+        liveness.handle_sent(Time::ZERO, 1);
+        let is_silent = |millis: &u64| {
+            let now = Time::ZERO + Span::from_millis(*millis);
+            liveness.is_silent(now, || shortest.map(Span::from_millis))
+        };
+        Span::from_millis((0..10_000).find(is_silent).expect("it ends"))
+    }
+
+    #[test]
+    fn a_gateway_is_dead_sooner_where_round_trips_are_short() {
+        let short = Some(Span::from_millis(500));
+        for (rtt, expected) in
+            [(0, 500), (1, 504), (40, 660), (125, 1_000), (450, 1_000), (600, 1_300)]
+        {
+            assert_eq!(patience(short, Some(rtt)), Span::from_millis(expected), "{rtt} ms");
+            assert_eq!(patience(None, Some(rtt)), Span::from_secs(1));
+        }
+        assert_eq!(patience(short, None), Span::from_secs(1));
     }
 }

@@ -225,6 +225,12 @@ impl Paths {
         self.states[path].rtt.min()
     }
 
+    /// The shortest of the smoothed round-trip times of paths that are not choked, if one is known.
+    pub(crate) fn shortest_rtt(&self) -> Option<Span> {
+        let open = |path: &usize| self.is_present(*path) && !self.control.is_choked(id(*path));
+        (0..self.count()).filter(open).filter_map(|path| self.states[path].rtt.smoothed()).min()
+    }
+
     /// The longest of the smoothed round-trip times; zero before the first sample.
     pub(crate) fn longest_rtt(&self) -> Span {
         (0..self.count()).map(|path| self.srtt(path)).max().unwrap_or(Span::ZERO)

@@ -53,7 +53,7 @@ pub struct RawArrival {
     pub is_marked: bool,
 }
 
-/// An open path that is not silent.
+/// An open path that is not silent, nor in reserve for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawPath {
     /// Its number, by which datagrams name it.

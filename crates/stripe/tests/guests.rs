@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{pair, run};
-use stripe::{ConnectionKey, Guest, Options, RawArrival, RawDatagram, RawPath};
+use stripe::{Class, ConnectionKey, Guest, Options, RawArrival, RawDatagram, RawPath};
 use tokio::time::sleep;
 use units::{Span, Time};
 
@@ -134,6 +134,32 @@ fn guests_exchange_datagrams_under_the_keys_of_an_entrusted_connection() {
             seen.paths.last().is_some_and(|(_, paths)| paths.is_empty())
         })
         .await;
+    });
+}
+
+/// Of two paths, those that are not in reserve; both while both are.
+#[test]
+fn a_guest_is_told_of_paths_in_reserve_while_there_is_no_other() {
+    run(async {
+        let pair = pair(2, Options::default()).await;
+        let (near, _end, seen) = Shuttle::new();
+        pair.dialing.attach(Box::new(near)).await.expect("it can be waited for");
+        pair.near.entrust();
+        let told = || {
+            let seen = seen.lock().expect("no panic");
+            let paths = seen.paths.last().map_or(&[][..], |(_, paths)| paths);
+            paths.iter().map(|path| path.path).collect::<Vec<_>>()
+        };
+        until(|| told().len() == 2).await;
+        let both = told();
+        let routes = pair.near.stats().await.routes;
+        let class = |at: usize, class| pair.near.set_class(routes[at].route, class);
+        class(1, Class::Reserve);
+        until(|| told() == both[..1]).await;
+        class(0, Class::Reserve);
+        until(|| told() == both).await;
+        class(1, Class::Usual);
+        until(|| told() == both[1..]).await;
     });
 }
 

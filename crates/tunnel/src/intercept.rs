@@ -10,8 +10,9 @@ use net::programs;
 use crate::{Place, TunnelError};
 
 /// The mark of packets that are handed over, and the number of the routing table for them, plus the
-/// port: several tunnels may intercept at a time.
-const MARK: u32 = 0x7a00_0000;
+/// port: several tunnels may intercept at a time. It has not the bit of gateways (`mark` in their
+/// file), whose packets have a routing table of their own.
+const MARK: u32 = 0x7800_0000;
 
 /// Destinations whose connections are handed over.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -243,14 +244,14 @@ mod tests {
         let rules = rules("3129", &["10.20.0.0/16:443", "192.0.2.7", "[2001:db8::/32]:80-90"]);
         let script = rules.unwrap().script();
         let begins =
-            "tcp flags & (fin | syn | rst | ack) == syn ct state new ct mark set 0x7a000c39";
-        let taken = "meta l4proto tcp ct mark 0x7a000c39 ct direction original";
+            "tcp flags & (fin | syn | rst | ack) == syn ct state new ct mark set 0x78000c39";
+        let taken = "meta l4proto tcp ct mark 0x78000c39 ct direction original";
         let [first, second, third] = [
             "ip daddr 10.20.0.0/16 tcp dport 443",
             "ip daddr 192.0.2.7/32 meta l4proto tcp",
             "ip6 daddr 2001:db8::/32 tcp dport 80-90",
         ];
-        let handed = "meta mark set 0x7a000c39 accept";
+        let handed = "meta mark set 0x78000c39 accept";
         let expected = format!(
             "table inet anabranch_3129 {{
     chain prerouting {{
@@ -268,17 +269,17 @@ mod tests {
         {first} {begins}
         {second} {begins}
         {third} {begins}
-        {taken} meta mark set 0x7a000c39
+        {taken} meta mark set 0x78000c39
     }}
 }}
 "
         );
         assert!(script.contains(&expected), "{script}");
         for line in [
-            "\nip -4 rule add fwmark 0x7a000c39 lookup 2046823481\n",
-            "\nip -6 route add local ::/0 dev lo table 2046823481\n",
+            "\nip -4 rule add fwmark 0x78000c39 lookup 2013269049\n",
+            "\nip -6 route add local ::/0 dev lo table 2013269049\n",
             "\n# nft delete table inet anabranch_3129\n",
-            "\n# ip -4 route del local 0.0.0.0/0 dev lo table 2046823481\n",
+            "\n# ip -4 route del local 0.0.0.0/0 dev lo table 2013269049\n",
         ] {
             assert!(script.contains(line), "{line}: {script}");
         }

@@ -52,6 +52,9 @@ impl Results {
             HostRole::Server => ("other", "anabranch get PATH… --from", "from"),
             HostRole::Service(Some(PeerCommand { before, .. })) => ("other", *before, "to"),
             HostRole::Sender(_) | HostRole::Services | HostRole::Service(None) => {
+                if addresses.is_empty() {
+                    return "listening; this host has no address yet that others reach".into();
+                }
                 let line = |address| format!("listening {address}");
                 return addresses.iter().map(line).collect::<Vec<_>>().join("\n");
             }
@@ -63,7 +66,12 @@ impl Results {
         let command = addresses.first().map(|first| format!("{prefix} {first}{suffix}"));
         if self.terminal {
             lines.push(format!("On the {machine} machine run"));
-            lines.extend(command.map(|command| format!("\n    {command}\n")));
+            let command = command.unwrap_or_else(|| format!("{prefix} ADDRESS{suffix}"));
+            lines.push(format!("\n    {command}\n"));
+            if addresses.is_empty() {
+                let why = "with an address of this host, which has none yet that others reach\n";
+                lines.push(why.into());
+            }
             if let [_, more @ ..] = addresses
                 && !more.is_empty()
             {
@@ -192,5 +200,28 @@ impl Watcher for Results {
         {
             self.printer.sentence(&text::summary(summary));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Before the network is there: a line without its command helps nobody.
+    #[test]
+    fn a_host_without_an_address_says_so() {
+        let listening = |role, terminal| {
+            let mut results = Results::new(Printer::plain(), Verbosity::Normal, None, role);
+            results.terminal = terminal;
+            results.listening(&[])
+        };
+        let said = listening(HostRole::Server, true);
+        assert_eq!(
+            said,
+            "On the other machine run\n\n    anabranch get PATH… --from ADDRESS\n\nwith an \
+             address of this host, which has none yet that others reach\n"
+        );
+        let service = listening(HostRole::Services, false);
+        assert_eq!(service, "listening; this host has no address yet that others reach");
     }
 }

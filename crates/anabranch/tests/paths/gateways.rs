@@ -225,8 +225,10 @@ fn the_doctor_finds_what_is_in_the_way() {
          echo 1 > /proc/sys/net/ipv4/conf/all/rp_filter
          echo 0 > /proc/sys/net/ipv4/ip_forward");
     assert_eq!(wrongs(), ["NAT", "firewall", "forwarding", "rp_filter"]);
-    let removed = host.anabranch(&["gateway", "rules", "--remove"]);
-    assert_eq!(removed.code, Some(0), "{}", removed.said());
+    for _ in 0..2 {
+        let removed = host.anabranch(&["gateway", "rules", "--remove"]);
+        assert_eq!(removed.code, Some(0), "{}", removed.said());
+    }
     assert_eq!(wrongs(), ["rules", "NAT", "firewall", "routes", "forwarding", "rp_filter"]);
     let said = host.anabranch(&["gateway", "doctor"]);
     assert!(said.stdout.contains("problem  rules: "), "{}", said.said());
@@ -313,6 +315,105 @@ fn a_site_that_withdraws_its_networks_is_reached_by_the_normal_route() {
     assert!(!status(&sites.near_gateway)["networks"].to_string().contains("10.2.7.0/24"));
 }
 
+/// What the first packet says makes a connection background: its mark (RFC 2474), and its ends.
+#[test]
+fn connections_are_background_by_their_marks_and_their_ends() {
+    let test = "gateways::connections_are_background_by_their_marks_and_their_ends";
+    let Some(sites) = sites(test) else { return };
+    let host = &sites.near_gateway;
+    let more = "[[background]]\ndscp = 8\nfrom = [\"10.1.0.2\"]\nto = [\"10.2.0.0/24\"]\n";
+    Sites::write(host, 1, "at = \"10.9.0.2\"", more);
+    let installed = host.anabranch(&["gateway", "rules", "--install"]);
+    assert_eq!(installed.code, Some(0), "{}", installed.said());
+    let _web = web(&sites.far, "::");
+    let (_near, _far) = sites.start();
+    let script = "import socket, sys
+v6 = ':' in sys.argv[1]
+stream = socket.socket(socket.AF_INET6 if v6 else socket.AF_INET)
+level, name = (41, 67) if v6 else (0, 1)
+stream.setsockopt(level, name, int(sys.argv[2]))
+stream.settimeout(5)
+stream.connect((sys.argv[1], 8000))
+stream.sendall(b'HEAD / HTTP/1.0\\r\\n\\r\\n')
+assert stream.recv(4) == b'HTTP'";
+    // A traffic class has two further bits.
+    for (to, class, is_background) in
+        [("10.2.0.2", 8 << 2, true), ("10.2.0.2", 10 << 2, false), ("fd00:2::2", 8 << 2, false)]
+    {
+        let before = counter(host, "sent_packets");
+        let mut python = sites.near.command("python3");
+        let asked = python.args(["-c", script, to, &class.to_string()]).output().unwrap();
+        assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
+        let carried = counter(host, "sent_packets") > before;
+        assert_eq!(carried, is_background, "{to}, class {class}");
+    }
+}
+
+#[test]
+fn what_fails_closed_goes_nowhere_until_both_gateways_are_back() {
+    let test = "gateways::what_fails_closed_goes_nowhere_until_both_gateways_are_back";
+    let Some(sites) = sites(test) else { return };
+    for host in [&sites.near_gateway, &sites.far_gateway] {
+        let file = host.home.join("gateway.toml");
+        let open = fs::read_to_string(&file).unwrap();
+        fs::write(&file, format!("fail = \"closed\"\n{open}")).unwrap();
+        let installed = host.anabranch(&["gateway", "rules", "--install"]);
+        assert_eq!(installed.code, Some(0), "{}", installed.said());
+    }
+    let _web = web(&sites.far, "::");
+    let _other = Running::start(&sites.far, "other", "python3", &["-m", "http.server", "8001"]);
+    let (mut near, mut far) = sites.start();
+    let answers = |url: &str| {
+        let mut curl = sites.near.command("curl");
+        let got = curl.args(["-sS", "-m", "3", "-I", "-o", "/dev/null", url]).output().unwrap();
+        got.status.success()
+    };
+    let background = ["http://10.2.0.2:8000/", "http://[fd00:2::2]:8000/"];
+    assert!(background.iter().all(|url| answers(url)));
+    for (host, victim) in [(&sites.far_gateway, &mut far), (&sites.near_gateway, &mut near)] {
+        let fetching = sites.fetch("http://10.2.0.2:8000/data");
+        until("it is carried", || counter(host, "sent_packets") > 500);
+        victim.kill();
+        sleep(Duration::from_millis(1_500));
+        for url in background {
+            assert!(!answers(url), "{url} took the usual route");
+        }
+        assert!(answers("http://10.2.0.2:8001/"), "that is not background");
+        *victim = start(host);
+        sites.assert_fetched(fetching);
+        until("all of it answers again", || background.iter().all(|url| answers(url)));
+    }
+}
+
+/// Two of our programs on one router. The mark of a tunnel that intercepts had the gateway's bit:
+/// what was the tunnel's was led to the gateway.
+#[test]
+fn a_tunnel_beside_a_gateway_has_the_connections_that_it_intercepts() {
+    let test = "gateways::a_tunnel_beside_a_gateway_has_the_connections_that_it_intercepts";
+    let Some(sites) = sites(test) else { return };
+    let _web = web(&sites.far, "::");
+    let _other = Running::start(&sites.far, "other", "python3", &["-m", "http.server", "8001"]);
+    let (_near, _far) = sites.start();
+    let program = env!("CARGO_BIN_EXE_anabranch");
+    let token = sites.far_gateway.home.join("token");
+    let token = token.to_str().expect("plain");
+    let serving = ["serve-tunnel", "--port", "7800", "--token-out", token, "--permit"];
+    let serving = [&serving[..], &["10.2.0.0/24:8001"]].concat();
+    let mut server = Running::start(&sites.far_gateway, "serve-tunnel", program, &serving);
+    server.until("listening");
+    let to = ["tunnel", "10.9.0.2:7800", "--token-file", token, "--json", "--verbose"];
+    let what = ["--transparent", "3129", "--for", "10.2.0.0/24:8001"];
+    let tunneling = [&to[..], &what, &["--transparent-rules", "install"]].concat();
+    let mut tunnel = Running::start(&sites.near_gateway, "tunnel", program, &tunneling);
+    tunnel.until("connected to");
+    let before = counter(&sites.near_gateway, "sent_packets");
+    sites.assert_fetched(sites.fetch("http://10.2.0.2:8001/data"));
+    tunnel.until("10.2.0.2:8001: ");
+    assert_eq!(counter(&sites.near_gateway, "sent_packets"), before, "it is not the gateway's");
+    sites.assert_fetched(sites.fetch("http://10.2.0.2:8000/data"));
+    assert!(counter(&sites.near_gateway, "sent_packets") > before + 100);
+}
+
 #[test]
 fn sites_come_and_go_with_the_file() {
     let test = "gateways::sites_come_and_go_with_the_file";
@@ -392,4 +493,49 @@ fn a_relay_is_one_more_path_between_gateways() {
     fetching.wait().unwrap();
     sites.assert_fetched(sites.fetch("http://10.2.0.2:8000/data"));
     assert_eq!(counter(&sites.far_gateway, "normal_packets"), 0);
+}
+
+/// A relay for when it is needed carries nothing beside the line, in either direction, and
+/// everything when the line is gone, though the usual route is gone with it.
+#[test]
+fn a_relay_in_reserve_carries_while_the_line_is_gone() {
+    let test = "gateways::a_relay_in_reserve_carries_while_the_line_is_gone";
+    let Some(sites) = sites(test) else { return };
+    let (host, _relay) = relay_between(&sites);
+    let file = sites.near_gateway.home.join("gateway.toml");
+    let with = fs::read_to_string(&file).unwrap().replace("10.8.1.2", "10.8.1.2,backup");
+    fs::write(&file, with).unwrap();
+    let _web = web(&sites.far, "10.2.0.2");
+    let (_near, _far) = sites.start();
+    let carried = || {
+        let mut command = host.command("ip");
+        let shown = command.args(["-s", "-j", "link", "show", "wan1"]).output().unwrap();
+        let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+        shown[0]["stats64"]["tx"]["bytes"].as_u64().expect("octets to the near gateway")
+    };
+    // What the far gateway sends meanwhile goes over the relay, or not at all.
+    let part_of_the_relay = || {
+        let before = (carried(), counter(&sites.far_gateway, "sent_octets"));
+        sleep(Duration::from_secs(1));
+        let sent = counter(&sites.far_gateway, "sent_octets") - before.1;
+        (sent > 1_000_000).then(|| (carried() - before.0) * 100 / sent)
+    };
+    let mut fetching = sites.fetch_on("http://10.2.0.2:8000/data");
+    until("the line carries", || carrying(&sites.far_gateway) >= 1);
+    // The relay's path is there by now.
+    sleep(Duration::from_secs(2));
+    assert!(part_of_the_relay().is_some_and(|percent| percent < 5), "it is in reserve");
+    sites.far_gateway.sh("nft 'table inet cut {
+         chain in { type filter hook input priority 0; iifname wan0 drop; }
+         chain out { type filter hook output priority 0; oifname wan0 drop; }
+         chain pass {
+             type filter hook forward priority 0; iifname wan0 drop; oifname wan0 drop;
+         }
+     }'");
+    until("the relay carries", || part_of_the_relay().is_some_and(|percent| percent > 90));
+    sites.far_gateway.sh("nft delete table inet cut");
+    until("the line is back", || part_of_the_relay().is_some_and(|percent| percent < 5));
+    assert!(fetching.try_wait().unwrap().is_none(), "all files were whole");
+    let _ = Command::new("kill").arg(fetching.id().to_string()).status();
+    fetching.wait().unwrap();
 }

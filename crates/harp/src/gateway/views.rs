@@ -87,7 +87,7 @@ impl<T: Carried> Gateway<T> {
     /// Whether the other gateway has been silent for too long, and what hosts send goes without it.
     #[must_use]
     pub fn is_dead(&self, now: Time) -> bool {
-        self.liveness.is_dead(now)
+        self.liveness.is_dead(now, || self.shortest_rtt())
     }
 
     /// The number of connections that it knows.

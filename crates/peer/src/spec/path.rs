@@ -25,14 +25,11 @@ pub enum PathClass {
 }
 
 impl PathClass {
+    const ALL: [PathClass; 4] =
+        [PathClass::Primary, PathClass::Overflow, PathClass::Backup, PathClass::Background];
+
     pub(super) fn by_name(name: &str) -> Option<PathClass> {
-        match name {
-            "primary" => Some(PathClass::Primary),
-            "overflow" => Some(PathClass::Overflow),
-            "backup" => Some(PathClass::Backup),
-            "background" => Some(PathClass::Background),
-            _ => None,
-        }
+        PathClass::ALL.into_iter().find(|class| class.name() == name)
     }
 
     /// The class of a path whose caller names none: a metered path is a backup.
@@ -221,9 +218,9 @@ impl FromStr for PathSpec {
                     }
                 }
                 _ => {
-                    let known = "primary, overflow, backup, max=RATE, rate=RATE, cap=SIZE/month or \
-                                 to=ADDRESS";
-                    return Err(wrong(offset, format!("'{part}' is not {known}")));
+                    let classes = PathClass::ALL.map(PathClass::name).join(", ");
+                    let rest = "max=RATE, rate=RATE, cap=SIZE/month or to=ADDRESS";
+                    return Err(wrong(offset, format!("'{part}' is not {classes}, {rest}")));
                 }
             }
         }
@@ -336,7 +333,7 @@ mod tests {
             ("", 1, "begins with the interface"),
             ("backup", 1, "begins with the interface"),
             ("max=5mbit,eth0", 1, "begins with the interface"),
-            ("wlan0,bakup", 7, "'bakup' is not primary, overflow, backup, max=RATE"),
+            ("wlan0,bakup", 7, "'bakup' is not primary, overflow, backup, background, max=RATE"),
             ("wlan0,class=spare", 13, "'spare' is not primary, overflow, backup or background"),
             ("wlan0,backup,class=primary", 14, "class is there twice"),
             ("wlan0,backup,overflow", 14, "'overflow' is a second class"),

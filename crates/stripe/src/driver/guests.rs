@@ -2,12 +2,13 @@
 
 use std::io;
 
-use units::{Bytes, Time};
+use units::{Bytes, SubflowId, Time};
 use wire::ptcp::Packet;
 
 use super::Driver;
 use super::entrusted::WaitingRaw;
 use super::link::Link;
+use crate::Class;
 use crate::connection::inbox::Key;
 use crate::guest::{Guest, RawDatagram, RawPath};
 
@@ -93,17 +94,24 @@ impl Link {
         }
     }
 
-    /// The paths of open routes; none once the connection has ended for the program.
+    /// The paths of open routes, those in reserve only while there is no other; none once the
+    /// connection has ended for the program.
     fn raw_paths(&self) -> Vec<RawPath> {
         if self.is_abandoned() {
             return Vec::new();
         }
         let open = self.routes.values().filter(|route| route.is_open());
         let paths = open.flat_map(|route| route.paths.iter().copied());
+        let is_in_reserve = |path: &SubflowId| {
+            let standing = self.standings.of(*path);
+            standing.is_some_and(|standing| standing.class == Class::Reserve)
+        };
+        let (reserve, usual): (Vec<_>, Vec<_>) = paths.partition(is_in_reserve);
+        let paths = if usual.is_empty() { reserve } else { usual };
         let with_room = |path| {
             let room = Packet::room_for_raw(self.core.path_size(path)?).0;
             Some(RawPath { path, room: usize::try_from(room).unwrap_or(0) })
         };
-        paths.filter_map(with_room).collect()
+        paths.into_iter().filter_map(with_room).collect()
     }
 }

@@ -112,7 +112,10 @@ fn read(path: &Path) -> Result<GatewayConfig, Error> {
     let mut text = String::new();
     let read = open_input(path).and_then(|file| file.take(MOST_TEXT).read_to_string(&mut text));
     read.map_err(|error| Error::usage(format!("read {}: {error}", path.display())))?;
-    text.parse().map_err(|why: String| Error::usage(format!("{}: {}", path.display(), why.trim())))
+    text.parse().map_err(|why: String| {
+        let sign = if why.starts_with("line ") { ',' } else { ':' };
+        Error::usage(format!("{}{sign} {}", path.display(), why.trim()))
+    })
 }
 
 impl GatewayArgs {
@@ -156,12 +159,38 @@ pub(crate) fn run(args: GatewayArgs) -> Result<(), Failure> {
     if args.install_rules {
         install(&config)?;
     }
-    let serving = |events| serve((config, path), options, metrics, authorized, events);
+    let file = ServedFile { path, has_rules: args.install_rules };
+    let serving = |events| serve((config, file), options, metrics, authorized, events);
     transfer::serve(args.display.watcher(None, None), serving)
 }
 
+/// The file of a gateway that runs.
+struct ServedFile {
+    path: PathBuf,
+    /// Whether its rules are installed anew with it.
+    has_rules: bool,
+}
+
+impl ServedFile {
+    /// Reads it again; what is to be said of that. What needs a new start is as it was.
+    fn reload(&self, service: &GatewayService, started: &GatewayConfig) -> String {
+        let path = self.path.display();
+        let config = match read(&self.path) {
+            Ok(config) => config,
+            Err(error) => return format!("{error}; what was read before still counts"),
+        };
+        service.reload(&config);
+        let GatewayConfig { device, mark, table, .. } = started;
+        let config = GatewayConfig { device: device.clone(), mark: *mark, table: *table, ..config };
+        match self.has_rules.then(|| Rules::new(&config).renew()) {
+            Some(Err(why)) => format!("{path} was read again; the rules are those before: {why}"),
+            _ => format!("{path} was read again"),
+        }
+    }
+}
+
 async fn serve(
-    (config, path): (GatewayConfig, PathBuf),
+    (config, file): (GatewayConfig, ServedFile),
     options: ListenOptions,
     metrics: Option<MetricsAddress>,
     authorized: Authorized,
@@ -172,7 +201,7 @@ async fn serve(
         signal(SignalKind::hangup()).map_err(|source| Error::system("wait for signals", source))?;
     let metrics = metrics.map(MetricsServer::bind).transpose()?;
     let (identity, peers) = (options.identity.clone(), options.authorized.clone());
-    let dialing = identity.clone();
+    let (dialing, started) = (identity.clone(), config.clone());
     let host = Host::bind(options, Carriers::Udp, &stripe_options(), events.clone())?;
     let endpoint = host.endpoint().expect("it listens with UDP");
     let service = GatewayService::start(GatewayOptions {
@@ -196,13 +225,7 @@ async fn serve(
             if hangups.recv().await.is_none() {
                 pending::<()>().await;
             }
-            events.notice(match read(&path) {
-                Ok(config) => {
-                    service.reload(&config);
-                    format!("{} was read again", path.display())
-                }
-                Err(error) => format!("{error}; what was read before still counts"),
-            });
+            events.notice(file.reload(&service, &started));
         }
     };
     let never: Infallible = tokio::select! {
@@ -233,10 +256,14 @@ async fn answer(service: &Arc<GatewayService>, events: &Events) -> Infallible {
 /// `anabranch gateway rules`.
 fn rules(args: &RulesArgs, dirs: &Dirs) -> Result<(), Error> {
     let config = args.file.read(dirs)?;
-    if args.install {
-        return install(&config);
-    }
     let rules = Rules::new(&config);
+    if args.install {
+        install(&config)?;
+        for cgroup in rules.absent() {
+            errln!("{cgroup} is not there: a gateway that runs adds its rule when it is");
+        }
+        return Ok(());
+    }
     if args.remove {
         return rules.remove().map_err(|why| not_done("remove", why));
     }

@@ -95,10 +95,7 @@ fn object(site: &SiteFigures) -> Value {
 /// # Errors
 /// [`Error::System`] if no gateway of this user runs.
 pub(super) fn show(args: &GatewayStatusArgs, dirs: &Dirs) -> Result<(), Error> {
-    let path = dirs.gateway_status();
-    let text = ask(&path).map_err(|source| {
-        Error::system(format!("ask a gateway of this user at {}", path.display()), source)
-    })?;
+    let text = ask(&dirs.gateway_status(), "gateway")?;
     if args.json {
         text.lines().for_each(|line| outln!("{}", clean_json(line)));
         return Ok(());

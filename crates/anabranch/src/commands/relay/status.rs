@@ -41,10 +41,7 @@ pub(super) fn lines(figures: &[KeyFigures]) -> String {
 /// # Errors
 /// [`Error::System`] if no relay of this user runs.
 pub(super) fn show(args: &StatusArgs, dirs: &Dirs) -> Result<(), Error> {
-    let path = dirs.relay_status();
-    let text = ask(&path).map_err(|source: io::Error| {
-        Error::system(format!("ask a relay of this user at {}", path.display()), source)
-    })?;
+    let text = ask(&dirs.relay_status(), "relay")?;
     if args.json {
         text.lines().for_each(|line| outln!("{}", clean_json(line)));
         return Ok(());

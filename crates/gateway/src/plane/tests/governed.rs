@@ -192,7 +192,7 @@ fn a_gateway_that_hears_probes_alone_takes_the_normal_route_too() {
     let key = ConnectionKey(1);
     pair.planes[0].handle_inside(pair.now, PLAIN, &ack(near, far, 1));
     while pair.planes[0].poll_raw().is_some() {}
-    for _ in 0..4 {
+    for _ in 0..DEAD_AFTER.as_millis().div_ceil(ASKS_AFTER.as_millis()) {
         pair.now += ASKS_AFTER;
         let arrival =
             RawArrival { connection: key, path: SubflowId(0), at: pair.now, is_marked: false };
@@ -232,4 +232,26 @@ fn a_gateway_that_fails_closed_lets_nothing_pass_beside_it() {
     plane.handle_inside(Time::ZERO, PLAIN, &syn(near, far, false, 7));
     assert_eq!(out(&mut plane), None);
     assert_eq!(plane.figures([SITE].into_iter())[0].counted.normal, 1);
+}
+
+/// A relay goes, and a longer one has its number. Its packets were late for ten minutes.
+#[test]
+fn a_longer_path_with_the_number_of_one_that_went_is_not_late() {
+    let (near, far) = ends(false);
+    let queues = |over: u16| {
+        let mut plane = gateway(0, 1, nobody_knows());
+        for (number, (path, sent, delay)) in
+            (0..).zip([(0, 0, 10), (0, 20, 10), (over, 40, 50), (over, 60, 50)])
+        {
+            let stamp = Stamp { sent: sent * 1_000, ..STAMP };
+            let at = Time::ZERO + Span::from_millis(u64::from(sent + delay));
+            let inner = data(far, near, 1 + number * 1_372);
+            let header = Header::Data(stamp);
+            from_site_over(SubflowId(path), at, &mut plane, header, &inner, false);
+        }
+        plane.figures([SITE].into_iter()).remove(0).queues
+    };
+    let late = queues(0);
+    assert_eq!(late[0].latest, Span::from_millis(40), "of one path that is a queue");
+    assert!(queues(5).is_empty(), "of two paths it is none");
 }

@@ -5,7 +5,6 @@ mod sites;
 
 use std::collections::BTreeMap;
 
-use units::SubflowId;
 use wire::harp::Stamp;
 
 use super::*;
@@ -230,10 +229,21 @@ fn from_site(plane: &mut Plane, header: Header, inner: &[u8], is_marked: bool) {
 }
 
 fn from_site_at(at: Time, plane: &mut Plane, header: Header, inner: &[u8], is_marked: bool) {
+    from_site_over(SubflowId(0), at, plane, header, inner, is_marked);
+}
+
+fn from_site_over(
+    path: SubflowId,
+    at: Time,
+    plane: &mut Plane,
+    header: Header,
+    inner: &[u8],
+    is_marked: bool,
+) {
     let mut payload = Vec::new();
     wire::harp::emit(&header, &mut payload);
     payload.extend(inner);
-    let arrival = RawArrival { connection: ConnectionKey(1), path: SubflowId(0), at, is_marked };
+    let arrival = RawArrival { connection: ConnectionKey(1), path, at, is_marked };
     plane.handle_raw(at, &arrival, &payload);
 }
 
