@@ -228,7 +228,7 @@ mod tests {
         }
         assert_eq!(taken, [0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3]);
         sleep(Duration::from_secs(100)).await;
-        for _ in 0..AT_ONCE + 1 {
+        for _ in 0..=AT_ONCE {
             turns.take().await;
         }
         assert_eq!(began.elapsed().as_secs(), 104);
