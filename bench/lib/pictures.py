@@ -37,7 +37,9 @@ def _panel(left, title, panel, colour):
         yield f'<text x="{left - 6}" y="{y(share) + 4:.1f}" text-anchor="end">{share:g}</text>'
     for part in (0, 0.5, 1):
         place = f'x="{x(part * most):.1f}" y="{TOP + HEIGHT + 16}" text-anchor="middle"'
-        yield f"<text {place}>{part * most:.3g}</text>"
+        value = part * most
+        told = f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+        yield f"<text {place}>{told}</text>"
     middle = f'x="{left + WIDTH / 2}" y="{TOP + HEIGHT + 34}" text-anchor="middle"'
     yield f"<text {middle}>{escape(title)}</text>"
     for case, samples in panel.items():
