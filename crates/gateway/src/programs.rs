@@ -15,6 +15,7 @@ use net::programs::execute;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
+use units::{Span, Time, TokenBucket};
 
 use crate::config::Background;
 
@@ -26,10 +27,10 @@ const OF_VERSION_2: &str = "cgroup.controllers";
 const LOOK: Duration = Duration::from_millis(50);
 /// What could not be set is tried again after this.
 const AGAIN: Duration = Duration::from_secs(10);
-/// The rules are set so many times at once, and once in a while then: the user of a cgroup may make
+/// The rules are set eight times at once, and then once in a while: the user of a cgroup may make
 /// others below it, and remove them, without end.
-const AT_ONCE: u32 = 8;
-const THEN_EACH: Duration = Duration::from_secs(1);
+const THEN_EACH: Span = Span::from_secs(1);
+const AHEAD: Span = Span::from_secs(7);
 
 /// Whether nft finds cgroups on this host.
 pub(crate) fn are_known() -> bool {
@@ -88,7 +89,7 @@ async fn follow_below<F: Future<Output = Result<(), String>>>(
     mut fill: impl FnMut(Vec<Background>) -> F,
     tell: impl Fn(&str),
 ) -> Infallible {
-    let mut turns = Turns { left: AT_ONCE, since: Instant::now() };
+    let mut turns = Turns::new();
     let mut wanted = (Vec::new(), Vec::new());
     let (mut set, mut set_at) = (Ok(()), Instant::now());
     loop {
@@ -120,27 +121,21 @@ async fn follow_below<F: Future<Output = Result<(), String>>>(
 
 /// How often the rules may be set.
 struct Turns {
-    left: u32,
-    since: Instant,
+    began: Instant,
+    bucket: TokenBucket,
 }
 
 impl Turns {
+    fn new() -> Turns {
+        Turns { began: Instant::now(), bucket: TokenBucket::default() }
+    }
+
     /// Waits for the next one.
     async fn take(&mut self) {
-        while self.left < AT_ONCE && self.since.elapsed() >= THEN_EACH {
-            self.left += 1;
-            self.since += THEN_EACH;
-        }
-        match self.left {
-            AT_ONCE => self.since = Instant::now(),
-            0 => {
-                sleep(THEN_EACH.saturating_sub(self.since.elapsed())).await;
-                self.since += THEN_EACH;
-                return;
-            }
-            _ => {}
-        }
-        self.left -= 1;
+        let now = Time::ZERO + Span::from(self.began.elapsed());
+        let ready = self.bucket.ready_at(now, AHEAD);
+        sleep(Duration::from(ready - now)).await;
+        self.bucket.take(ready, Span::ZERO, THEN_EACH);
     }
 }
 
@@ -220,15 +215,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_cgroup_that_comes_and_goes_without_end_has_few_turns() {
         let began = Instant::now();
-        let mut turns = Turns { left: AT_ONCE, since: began };
+        let mut turns = Turns::new();
         let mut taken = Vec::new();
-        for _ in 0..AT_ONCE + 3 {
+        for _ in 0..11 {
             turns.take().await;
             taken.push(began.elapsed().as_secs());
         }
         assert_eq!(taken, [0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3]);
         sleep(Duration::from_secs(100)).await;
-        for _ in 0..=AT_ONCE {
+        for _ in 0..9 {
             turns.take().await;
         }
         assert_eq!(began.elapsed().as_secs(), 104);
