@@ -6,7 +6,7 @@ import os
 import subprocess
 
 from .emulation import anabranch
-from .gateway_sites import FAR, NEAR, Sites
+from .gateway_sites import Sites
 from .hosts import ip
 from .mesh import Host
 
@@ -36,12 +36,12 @@ class CabledSites(Sites):
             self._cable("nlan", {"near": "10.1.0.2", "near-gate": "10.1.0.1"}, MTU)
             self._cable("wan", {"near-gate": "10.9.0.1", "far-gate": "10.9.0.2"}, 1_500)
             self._cable("flan", {"far": "10.2.0.2", "far-gate": "10.2.0.1"}, MTU)
-            for side, own, net, via in (("near", 1, FAR, "10.9.0.2"), ("far", 2, NEAR, "10.9.0.1")):
+            for side, own, other, via in (("near", 1, 2, "10.9.0.2"), ("far", 2, 1, "10.9.0.1")):
                 self.host(side).run(["ip", "route", "add", "default", "via", f"10.{own}.0.1"])
                 gate = self.gate(side)
                 for key in ("ip_forward=1", "conf.all.rp_filter=0"):
                     gate.run(["sysctl", "-qw", f"net.ipv4.{key}"])
-                gate.run(["ip", "route", "add", net, "via", via])
+                gate.run(["ip", "route", "add", f"10.{other}.0.0/24", "via", via])
             if self._is_governed:
                 self._prepare()
         except BaseException:

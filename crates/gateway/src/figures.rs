@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 
 use harp::{Arrivals, PathFalls, PathQueue};
 use reach::Network;
-use units::{Rate, Span};
+use stripe::{Connection, RouteState};
+use units::{Rate, Span, SubflowId};
 
 /// A site.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,8 +23,10 @@ pub struct SiteFigures {
     pub networks: Vec<Network>,
     /// The largest datagram that every path to it carries, in octets; `None` without a path.
     pub room: Option<usize>,
-    /// The paths.
+    /// The paths that its packets may take.
     pub paths: Vec<PathFigures>,
+    /// Those that they take none of at present.
+    pub others: Vec<OtherPath>,
     /// The queues that packets from the site come through, one for each of its own paths that had
     /// any.
     pub queues: Vec<PathQueue>,
@@ -59,10 +62,13 @@ pub(crate) struct Counted {
 }
 
 /// A path to a site.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PathFigures {
     /// Its number in the connection.
     pub number: u16,
+    /// Where it leads, and over which relay; the site's address where the site has dialed. Empty in
+    /// the moment after it has opened.
+    pub name: String,
     /// What may be in flight, in octets of payload.
     pub window: u64,
     /// What is in flight.
@@ -81,6 +87,45 @@ pub struct PathFigures {
     pub capacity: Option<Rate>,
     /// How often the window fell, and how often the path was choked, since the site is connected.
     pub falls: PathFalls,
+}
+
+/// A path to a site that carries none of its packets at present.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherPath {
+    /// As [`PathFigures::name`].
+    pub name: String,
+    /// Why it carries none.
+    pub why: Idle,
+    /// The smoothed round-trip time, if it is known.
+    pub round_trip: Option<Span>,
+    /// Why the relay that it leads over is of no use, as a clause; `None`: it is, or there is none.
+    pub failure: Option<String>,
+}
+
+/// Why a path carries nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idle {
+    /// No answer has come over it yet.
+    Opening,
+    /// Answers are overdue.
+    Silent,
+    /// It is for when there is no other.
+    Reserve,
+    /// All numbers of paths are taken, or it is found out what it has room for.
+    Waiting,
+}
+
+impl Idle {
+    /// In a word or two.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Idle::Opening => "opening",
+            Idle::Silent => "silent",
+            Idle::Reserve => "in reserve",
+            Idle::Waiting => "waits",
+        }
+    }
 }
 
 /// A TCP connection.
@@ -110,6 +155,31 @@ impl FlowFigures {
 }
 
 impl SiteFigures {
+    /// Names the paths, and adds those that carry nothing.
+    pub(crate) fn add_routes(&mut self, connection: &Connection) {
+        let stats = connection.recent_stats();
+        for route in &stats.routes {
+            let mut carries = false;
+            for path in &mut self.paths {
+                if route.subflows.contains(&SubflowId(path.number)) {
+                    path.name.clone_from(&route.name);
+                    carries = true;
+                }
+            }
+            if carries {
+                continue;
+            }
+            let why = match route.state {
+                RouteState::Opening => Idle::Opening,
+                RouteState::Silent => Idle::Silent,
+                RouteState::Open if route.is_in_reserve => Idle::Reserve,
+                RouteState::Open => Idle::Waiting,
+            };
+            let (name, failure) = (route.name.clone(), route.failure.clone());
+            self.others.push(OtherPath { name, why, round_trip: route.round_trip, failure });
+        }
+    }
+
     /// The counters by their names: packets and octets to the site and from there, packets that
     /// took the normal route, windows that were made smaller, and packets that were dropped.
     #[must_use]

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use stripe::{ConnectionKey, Guest, RawArrival, RawDatagram, RawPath};
-use units::Time;
+use units::{SubflowId, Time};
 
 use crate::plane::Plane;
 use crate::tun::Tun;
@@ -99,6 +99,10 @@ impl Guest for GatewayGuest {
 
     fn poll_deadline(&self) -> Option<Time> {
         self.plane.lock().poll_deadline()
+    }
+
+    fn poll_doubt(&mut self) -> Option<(ConnectionKey, SubflowId)> {
+        self.plane.lock().poll_doubt()
     }
 
     fn poll_raw(&mut self, _: Time) -> Option<RawDatagram> {

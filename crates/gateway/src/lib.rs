@@ -46,7 +46,7 @@ mod tun;
 
 pub use config::GatewayConfig;
 pub use doctor::{SystemFinding, examine};
-pub use figures::{FlowFigures, PathFigures, SiteFigures};
+pub use figures::{FlowFigures, Idle, OtherPath, PathFigures, SiteFigures};
 pub use harp::{Arrivals, PathFalls, PathQueue};
 pub use plane::SiteId;
 pub use rights::GatewayRights;

@@ -60,6 +60,8 @@ pub(crate) struct Plane {
     asked: (u64, u32),
     to_hosts: VecDeque<ToKernel>,
     to_peers: VecDeque<RawDatagram>,
+    /// Paths over which nothing seems to arrive.
+    doubted: Vec<(ConnectionKey, SubflowId)>,
     /// Reports that wait for the packets beside them.
     reports: Vec<(Flow, u8, Report)>,
     /// Space for the header of a message.
@@ -132,6 +134,7 @@ impl Plane {
             asked: (0, 0),
             to_hosts: VecDeque::new(),
             to_peers: VecDeque::new(),
+            doubted: Vec::new(),
             reports: Vec::new(),
             header: Vec::new(),
             latest: Time::ZERO,
@@ -348,6 +351,11 @@ impl Plane {
         self.to_peers.pop_front()
     }
 
+    /// The next path over which nothing seems to arrive.
+    pub(crate) fn poll_doubt(&mut self) -> Option<(ConnectionKey, SubflowId)> {
+        self.doubted.pop()
+    }
+
     /// Packets to a site's networks are led here from now on, or no more.
     pub(crate) fn set_led(&mut self, connection: ConnectionKey, is_led: bool) {
         let Some(site) = self.by_connection.get(&connection) else { return };
@@ -473,6 +481,12 @@ impl Plane {
             self.send(site, (flow, path), Message::Report(report));
         }
         self.reports = reports;
+        if let Some(SiteLink { connection, core, slots, .. }) = &mut self.sites[site.0].link {
+            let doubted = core.take_doubted();
+            let numbers = (0..MOST_PATHS).filter(|place| doubted & (1 << place) != 0);
+            let paths = numbers.filter_map(|place| slots.number(place));
+            self.doubted.extend(paths.map(|path| (*connection, SubflowId(path))));
+        }
     }
 
     /// Sends a message to a site's gateway.

@@ -179,7 +179,17 @@ impl Shared {
             .present()
             .map(|(site, _)| site)
             .collect();
-        self.plane.lock().figures(sites.into_iter())
+        let plane = self.plane.lock();
+        let mut all: Vec<(SiteId, SiteFigures)> =
+            sites.into_iter().filter_map(|site| Some((site, plane.figures(site)?))).collect();
+        drop(plane);
+        let present = self.present.lock().expect("no panic while held");
+        for (site, figures) in &mut all {
+            if let Some(Some(present)) = present.get(site.0) {
+                figures.add_routes(&present.connection);
+            }
+        }
+        all.into_iter().map(|(_, figures)| figures).collect()
     }
 
     /// The sites that are dialed.

@@ -1,5 +1,6 @@
 //! A gateway: its connections, and the paths to one other gateway.
 
+mod deadlines;
 mod views;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -18,11 +19,6 @@ use crate::paths::Paths;
 use crate::pieces::PieceCount;
 use crate::{Carried, Config, Edits, Flow, Message, Output, Scale, Sharing};
 
-/// The time between two searches for connections that are over, or quiet.
-const SWEEP: Span = Span::from_secs(1);
-/// A connection without segments for so long, and for two round trips, has nothing in flight: what
-/// has not arrived was lost, and what acknowledged it took another route, or its host is gone.
-const QUIET: Span = Span::from_secs(1);
 /// A connection without segments for this long has no share of a site's windows.
 const INACTIVE: Span = Span::from_secs(1);
 
@@ -50,6 +46,8 @@ pub struct Gateway<T> {
     /// When something last came over each path of the other gateway, likewise.
     heard: Option<[Option<Time>; wire::harp::MOST_PATHS]>,
     pieces: PieceCount,
+    /// The paths over which nothing seems to arrive, a bit for each, and when one was added last.
+    doubted: (u8, Option<Time>),
 }
 
 /// A path of the other gateway, where they come and go, is gone after so much silence.
@@ -126,6 +124,7 @@ impl<T: Carried> Gateway<T> {
             present: None,
             heard: None,
             pieces: PieceCount::default(),
+            doubted: (0, None),
         }
     }
 
@@ -238,6 +237,7 @@ impl<T: Carried> Gateway<T> {
         let at = at.min(now);
         if matches!(&message, Message::Report(report) if report.is_deaf) {
             self.liveness.handle_deaf(now);
+            self.doubt(now, self.present.unwrap_or(0));
         } else if self.config.probes_answer || !matches!(message, Message::Probe(_)) {
             self.liveness.handle_heard();
         }
@@ -264,56 +264,6 @@ impl<T: Carried> Gateway<T> {
     /// What is to leave; drained after each other call.
     pub fn poll_output(&mut self) -> Option<Output<T>> {
         self.outputs.pop_front()
-    }
-
-    /// When to call [`Gateway::handle_deadline`].
-    #[must_use]
-    pub fn poll_deadline(&self) -> Option<Time> {
-        if self.connections.is_empty() {
-            // Nothing is probed, asked or drained for nobody.
-            return None;
-        }
-        let of_site = self.site.as_ref().and_then(|ends| ends.paths.poll_deadline());
-        let of_connections = self.agenda.first().map(|(at, _)| *at);
-        let others = of_site.into_iter().chain(self.sweep_at).chain(self.liveness.poll_deadline());
-        of_connections.into_iter().chain(others).min()
-    }
-
-    /// The deadline has come.
-    pub fn handle_deadline(&mut self, now: Time) {
-        if self.sweep_at.is_some_and(|at| at <= now) {
-            self.sweep(now);
-        }
-        if let Some(&first) = self.connections.keys().next()
-            && let Some(flow) = self.liveness.poll_ask(now)
-        {
-            // The one that asked first may be forgotten by now.
-            let flow = if self.connections.contains_key(&flow) { flow } else { first };
-            // The other way may be the one that is cut.
-            let is_deaf = self.heard.is_some() && self.is_silent(now);
-            let deaf = Report { is_deaf, ..Report::default() };
-            let (_, ends, outputs) = self.parts(now, flow);
-            for path in (0..ends.paths.count()).filter(|path| ends.paths.is_present(*path)) {
-                let stamp = ends.paths.stamp(now, path);
-                outputs.push_back(Output::Outside(flow, stamp.path, Message::Probe(stamp)));
-                if is_deaf {
-                    outputs.push_back(Output::Outside(flow, stamp.path, Message::Report(deaf)));
-                }
-            }
-        }
-        if let (Some(site), Some((&flow, _))) = (&mut self.site, self.connections.first_key_value())
-        {
-            probe(now, flow, site, &mut self.outputs);
-        }
-        // Each once: the caller comes again if a deadline is due at the same moment.
-        let due: Vec<Flow> =
-            self.agenda.range(..=(now, Flow::MAX)).map(|(_, flow)| *flow).collect();
-        for flow in due {
-            if let Some(Relayed { own: Some(own), .. }) = self.connections.get_mut(&flow) {
-                probe(now, flow, own, &mut self.outputs);
-            }
-            self.release(now, flow);
-        }
     }
 
     /// Tells what the SYNs of a connection said that another gateway has seen, or the kernel: that
@@ -527,36 +477,6 @@ impl<T: Carried> Gateway<T> {
         self.connections.len() < self.config.most_connections
     }
 
-    /// Forgets connections that are over, and what quiet ones had in flight.
-    fn sweep(&mut self, now: Time) {
-        let Gateway { connections, site, agenda, held, .. } = self;
-        connections.retain(|flow, Relayed { halves, own, due }| {
-            let stays = now < halves.expires();
-            if let Some(ends) = own.as_mut().or(site.as_mut())
-                && now >= halves.acted_at() + QUIET + ends.paths.longest_rtt() * 2
-            {
-                halves.sending.land(u8::MAX, &mut ends.paths);
-            }
-            if !stays {
-                if let Some(site) = site {
-                    halves.sending.free(&mut site.paths);
-                }
-                held.remove(flow);
-                if let Some(at) = *due {
-                    agenda.remove(&(at, *flow));
-                }
-            }
-            if let Some(own) = own.as_mut().filter(|_| stays) {
-                own.paths.try_others(now);
-            }
-            stays
-        });
-        if let Some(site) = site {
-            site.paths.try_others(now);
-        }
-        self.sweep_at = (!self.connections.is_empty()).then_some(now + SWEEP);
-    }
-
     /// A connection, which is new if it is unknown, with the ends of its paths.
     fn parts(
         &mut self,
@@ -564,7 +484,7 @@ impl<T: Carried> Gateway<T> {
         flow: Flow,
     ) -> (&mut Halves<T>, &mut Ends, &mut VecDeque<Output<T>>) {
         let Gateway { config, connections, site, outputs, sweep_at, present, pieces, .. } = self;
-        sweep_at.get_or_insert(now + SWEEP);
+        sweep_at.get_or_insert(now + deadlines::SWEEP);
         let is_site = site.is_some();
         let ends = || {
             let mut ends = Ends::new(now, config);
@@ -580,15 +500,5 @@ impl<T: Carried> Gateway<T> {
         });
         let ends = own.as_mut().or(site.as_mut()).expect("a connection has its own, or the site's");
         (halves, ends, outputs)
-    }
-}
-
-/// Begins drains, chokes the paths that are silent, and probes the choked ones whose time has come.
-fn probe<T>(now: Time, flow: Flow, ends: &mut Ends, outputs: &mut VecDeque<Output<T>>) {
-    ends.paths.drain(now);
-    ends.paths.choke_silent(now);
-    while let Some(path) = ends.paths.poll_probe(now) {
-        let stamp = ends.paths.stamp(now, path);
-        outputs.push_back(Output::Outside(flow, stamp.path, Message::Probe(stamp)));
     }
 }

@@ -385,16 +385,19 @@ impl Paths {
         self.control.handle_open(now, id(path));
     }
 
-    /// Chokes the paths that have been silent for too long.
-    pub(crate) fn choke_silent(&mut self, now: Time) {
+    /// Chokes the paths that have been silent for too long. A bit for each of them is returned.
+    pub(crate) fn choke_silent(&mut self, now: Time) -> u8 {
         let least = self.least_silence();
+        let mut silent = 0;
         for path in 0..self.states.len() {
             if self.states[path].silent_at(least).is_some_and(|at| at <= now) {
                 self.states[path].unheard_since = None;
                 self.control.handle_silent(now, id(path));
                 self.note_choke(now, path);
+                silent |= 1 << path;
             }
         }
+        silent
     }
 
     fn least_silence(&self) -> Span {

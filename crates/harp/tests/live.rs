@@ -225,8 +225,62 @@ fn a_gateway_at_which_nothing_arrives_says_so() {
     let told_at = told_at.expect("it says so");
     assert!(told_at >= Time::ZERO + config.dead_after, "{told_at:?}");
     assert!(other.is_dead(now), "it knows");
+    assert_eq!([deaf.take_doubted(), other.take_doubted()], [1, 1]);
     other.handle_outside(now, FLOW, Message::Return(Packet(ACK)), false);
     assert!(!other.is_dead(now), "something was said that is no question");
+}
+
+/// Nothing tells that what goes over the second path arrives, whatever comes over it.
+#[test]
+fn a_path_that_seems_to_deliver_nothing_is_doubted() {
+    let mut gateway = Gateway::new(Time::ZERO, &Config::modern(2));
+    gateway.set_paths(Time::ZERO, 0b11);
+    let at = |millis| Time::ZERO + Span::from_millis(millis);
+    let mut seq = 1;
+    let mut second = Vec::new();
+    for millis in (0..2_000).step_by(10) {
+        gateway.handle_inside(at(millis), FLOW, Packet(Meta { seq, ..DATA }));
+        seq += 1_000;
+        while let Some(due) = gateway.poll_deadline().filter(|due| *due <= at(millis)) {
+            gateway.handle_deadline(due);
+        }
+        let mut over = [false; 2];
+        while let Some(output) = gateway.poll_output() {
+            if let Output::Outside(_, path, Message::Data(..)) = output {
+                over[usize::from(path)] = true;
+            }
+        }
+        let now = at(millis + 5);
+        if over[0] {
+            let echo = u32::try_from(millis * 1_000).unwrap();
+            let mut report = Report { count: 1, ..Report::default() };
+            report.entries[0] = PathReport { path: 0, weight: 0, echo, capacity: 0 };
+            gateway.handle_outside(now, FLOW, Message::Report(report), false);
+        }
+        let ack = Packet(Meta { ack: seq, ..ACK });
+        gateway.handle_outside(now, FLOW, Message::Return(ack), false);
+        let doubted = gateway.take_doubted();
+        assert_eq!(doubted & 1, 0, "the first one is heard of");
+        if doubted != 0 {
+            second.push(millis);
+        }
+    }
+    assert!(second.first().is_some_and(|millis| *millis >= 300), "{second:?}");
+}
+
+/// A gateway that says so with each packet makes the other one ask no more often.
+#[test]
+fn what_another_gateway_says_is_doubted_now_and_then() {
+    let config = Config { asks_after: Span::from_millis(200), ..Config::modern(2) };
+    let mut gateway: Gateway<Packet> = Gateway::new(Time::ZERO, &config);
+    gateway.set_paths(Time::ZERO, 0b101);
+    let deaf = Report { is_deaf: true, ..Report::default() };
+    let doubted = (0..1_000).filter_map(|millis| {
+        let now = Time::ZERO + Span::from_millis(millis);
+        gateway.handle_outside(now, FLOW, Message::Report(deaf), false);
+        Some(gateway.take_doubted()).filter(|doubted| *doubted != 0)
+    });
+    assert_eq!(doubted.collect::<Vec<_>>(), [0b101; 5]);
 }
 
 /// The segments with payload that leave now.

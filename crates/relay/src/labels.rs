@@ -80,6 +80,13 @@ pub struct DatagramPlace {
     pub socket: usize,
 }
 
+impl DatagramPlace {
+    /// Whether they are the same two addresses.
+    fn is_of(&self, other: &DatagramPlace) -> bool {
+        (self.address, self.local) == (other.address, other.local)
+    }
+}
+
 /// Where the datagrams of an association go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatagramsTo {
@@ -417,7 +424,7 @@ impl<K: Ord + Copy> Labels<K> {
         }
         if bind.kind == BindKind::Bind
             && let Some(destination) = self.associations.get(&label).map(|one| one.destination)
-            && !self.reach(now, destination, (from.address, None)).is_from
+            && !self.reach(now, destination, (&from, None)).is_from
             && let Some(association) = self.associations.get_mut(&label)
         {
             return match association.bind(now, from, &bind, &self.cookies) {
@@ -440,7 +447,7 @@ impl<K: Ord + Copy> Labels<K> {
         let Some(pair) = association.pairs.get(&way.pair) else { return Step::Drop };
         let (key, destination) = (association.key, association.destination);
         let is_guests = matches!(destination, DatagramsTo::Waiting(_));
-        let reached = self.reach(now, destination, (from.address, pair.waiting_route));
+        let reached = self.reach(now, destination, (&from, pair.waiting_route));
         if let (Some(number), DatagramsTo::Waiting(place)) = (reached.route, destination) {
             self.handle_used(now, place, number);
         }
@@ -460,7 +467,7 @@ impl<K: Ord + Copy> Labels<K> {
         if !way.is_to {
             return self.challenge_waiting(now, from, destination, size);
         }
-        let Some(number) = route_of(&association.routes, now, from.address) else {
+        let Some(number) = route_of(&association.routes, now, &from) else {
             // The address of the host may have changed. The datagram itself is lost.
             let number = pair.route.unwrap_or(0);
             return match association.challenge(now, way.association, number, from, &self.cookies) {
@@ -541,12 +548,12 @@ impl<K> AssociationEntry<K> {
         }
         let number = usize::from(bind.route);
         for (at, route) in self.routes.iter_mut().enumerate() {
-            // An address is that of one route.
-            if at != number && route.is_some_and(|route| route.place.address == from.address) {
+            // An address is that of one route to each of the relay's.
+            if at != number && route.is_some_and(|route| route.place.is_of(&from)) {
                 *route = None;
             }
         }
-        let known = self.routes[number].filter(|route| route.place.address == from.address);
+        let known = self.routes[number].filter(|route| route.place.is_of(&from));
         let bound_at = known.map_or(now, |route| route.bound_at);
         self.routes[number] = Some(BoundRoute { place: from, bound_at, used_at: now });
         let (kind, cookie) = (BindKind::Bound, BindDatagram::seen_cookie(from.address));

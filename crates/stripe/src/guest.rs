@@ -36,6 +36,12 @@ pub trait Guest: Send {
     /// When to call [`Guest::handle_deadline`].
     fn poll_deadline(&self) -> Option<Time>;
 
+    /// A path over which nothing that was sent seems to arrive, though something may come; drained
+    /// after each other call. The peer is asked over it if another one is in reserve.
+    fn poll_doubt(&mut self) -> Option<(ConnectionKey, SubflowId)> {
+        None
+    }
+
     /// What is to be sent; drained after each other call.
     fn poll_raw(&mut self, now: Time) -> Option<RawDatagram>;
 }

@@ -3,7 +3,7 @@
 use crate::{BackgroundStats, RouteId};
 use std::net::{IpAddr, SocketAddr};
 
-use units::{Bytes, PathId, Span};
+use units::{Bytes, PathId, Span, SubflowId};
 
 /// A change of a route.
 ///
@@ -99,6 +99,10 @@ pub struct RouteStats {
     pub remote: SocketAddr,
     /// Its state.
     pub state: RouteState,
+    /// The numbers of its subflows: the paths of the connection that it has.
+    pub subflows: Vec<SubflowId>,
+    /// Whether it is in reserve: it carries while no other one does.
+    pub is_in_reserve: bool,
     /// Bytes of UDP payloads sent.
     pub sent: Bytes,
     /// Bytes of UDP payloads that arrived.

@@ -1,7 +1,7 @@
 //! Background gateways of two sites, and hosts behind them that know nothing of it.
 
 use std::fs;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -10,22 +10,21 @@ use serde_json::Value;
 use super::hosts::{Host, Scratch, until};
 use super::needs::are_installed;
 use super::own_network::in_own_network;
-use super::relays::{Relay, listening, trust_at};
 use super::running::{Running, web};
 
 /// Two sites with a host and a gateway each: 10.1.0.2 behind 10.1.0.1, and 10.2.0.2 behind
 /// 10.2.0.1; the same in `fd00:1::/64` and `fd00:2::/64`.
-struct Sites {
-    near: Host,
-    near_gateway: Host,
-    far_gateway: Host,
-    far: Host,
+pub(crate) struct Sites {
+    pub(crate) near: Host,
+    pub(crate) near_gateway: Host,
+    pub(crate) far_gateway: Host,
+    pub(crate) far: Host,
     /// Last, after the hosts.
-    scratch: Scratch,
+    pub(crate) scratch: Scratch,
 }
 
 /// Whether the test runs in its namespaces, with all that it needs.
-fn sites(test: &str) -> Option<Sites> {
+pub(crate) fn sites(test: &str) -> Option<Sites> {
     // Before the test runs again in its namespaces, where nobody reads what it says.
     if !are_installed(&["curl", "nft", "python3", "tc"]) {
         return None;
@@ -91,7 +90,7 @@ impl Sites {
     }
 
     /// Starts both gateways, and waits until they carry.
-    fn start(&self) -> (Running, Running) {
+    pub(crate) fn start(&self) -> (Running, Running) {
         let far = start(&self.far_gateway);
         let near = start(&self.near_gateway);
         let began = Instant::now();
@@ -106,14 +105,14 @@ impl Sites {
     }
 
     /// The near host begins to fetch the far one's file.
-    fn fetch(&self, url: &str) -> Child {
+    pub(crate) fn fetch(&self, url: &str) -> Child {
         let mut curl = self.near.command("curl");
         curl.args(["-sSf", "-o"]).arg(self.near.home.join("got")).arg(url);
         curl.stderr(Stdio::piped()).spawn().unwrap()
     }
 
     /// The same, again and again, until a file has other octets.
-    fn fetch_on(&self, url: &str) -> Child {
+    pub(crate) fn fetch_on(&self, url: &str) -> Child {
         let script = "while curl -sSf -o \"$1\" \"$2\" && cmp -s \"$1\" \"$3\"; do :; done";
         let mut shell = self.near.command("sh");
         shell.args(["-c", script, "sh"]).arg(self.near.home.join("got")).arg(url);
@@ -121,7 +120,7 @@ impl Sites {
     }
 
     /// The file has arrived.
-    fn assert_fetched(&self, fetching: Child) {
+    pub(crate) fn assert_fetched(&self, fetching: Child) {
         let fetched = fetching.wait_with_output().unwrap();
         assert!(fetched.status.success(), "{}", String::from_utf8_lossy(&fetched.stderr));
         let read = |host: &Host, name| fs::read(host.home.join(name)).unwrap();
@@ -149,12 +148,12 @@ fn is_led(host: &Host) -> bool {
 }
 
 /// What the gateway of a host says of the one site.
-fn status(host: &Host) -> Value {
+pub(crate) fn status(host: &Host) -> Value {
     let said = host.anabranch(&["gateway", "status", "--json"]);
     serde_json::from_str(said.stdout.trim()).unwrap_or_else(|_| panic!("{}", said.said()))
 }
 
-fn counter(host: &Host, name: &str) -> u64 {
+pub(crate) fn counter(host: &Host, name: &str) -> u64 {
     status(host)["counters"][name].as_u64().expect("a number")
 }
 
@@ -438,104 +437,4 @@ fn sites_come_and_go_with_the_file() {
     until("the site is back", || is_led(&sites.near_gateway));
     assert_eq!(status(&sites.near_gateway)["name"], "other");
     sites.assert_fetched(fetching);
-}
-
-/// A further line between the gateways, by way of a relay, of the same rate as the direct one.
-fn relay_between(sites: &Sites) -> (Host, Relay) {
-    let relay = Host::new(&sites.scratch, "relay");
-    sites.near_gateway.cable(&relay, "wan1");
-    sites.far_gateway.cable(&relay, "wan2");
-    sites.near_gateway.address("wan1", &["10.8.1.1/24"]);
-    relay.address("wan1", &["10.8.1.2/24"]);
-    sites.far_gateway.address("wan2", &["10.8.2.1/24"]);
-    relay.address("wan2", &["10.8.2.2/24"]);
-    // The far gateway's address is reached by the relay's own line.
-    relay.sh("ip route add 10.9.0.2/32 via 10.8.2.1");
-    let slow = "tc qdisc add dev wan2 root tbf rate 60mbit burst 20k latency 100ms";
-    sites.far_gateway.sh(slow);
-    relay.sh(slow);
-    trust_at(&sites.near_gateway, &relay, "10.8.1.2");
-    let running = listening(&relay, &["relay"]).0;
-    let file = sites.near_gateway.home.join("gateway.toml");
-    let with = fs::read_to_string(&file).unwrap();
-    let with = with.replace("at = \"10.9.0.2\"", "at = \"10.9.0.2\"\nrelays = [\"10.8.1.2\"]");
-    fs::write(&file, with).unwrap();
-    (relay, running)
-}
-
-/// How many paths to the site have a window that carries something.
-fn carrying(host: &Host) -> usize {
-    let status = status(host);
-    let paths = status["paths"].as_array().unwrap();
-    let has_window = |path: &&Value| path["window"].as_u64().unwrap() > 20_000;
-    paths.iter().filter(has_window).count()
-}
-
-/// Both paths carry what one host sends to another; the relay dies and comes back meanwhile.
-#[test]
-fn a_relay_is_one_more_path_between_gateways() {
-    let test = "gateways::a_relay_is_one_more_path_between_gateways";
-    let Some(sites) = sites(test) else { return };
-    let (host, mut relay) = relay_between(&sites);
-    let _web = web(&sites.far, "10.2.0.2");
-    let (_near, _far) = sites.start();
-    // One file may be over before the gateways are looked at: their windows would stand still.
-    let mut fetching = sites.fetch_on("http://10.2.0.2:8000/data");
-    until("both paths carry", || carrying(&sites.far_gateway) == 2);
-    relay.kill();
-    until("the relay's path is given up", || carrying(&sites.far_gateway) == 1);
-    let before = counter(&sites.far_gateway, "sent_packets");
-    until("the other one goes on", || counter(&sites.far_gateway, "sent_packets") > before + 500);
-    let _back = listening(&host, &["relay"]);
-    until("it is back", || carrying(&sites.far_gateway) == 2);
-    assert!(fetching.try_wait().unwrap().is_none(), "all files were whole");
-    let _ = Command::new("kill").arg(fetching.id().to_string()).status();
-    fetching.wait().unwrap();
-    sites.assert_fetched(sites.fetch("http://10.2.0.2:8000/data"));
-    assert_eq!(counter(&sites.far_gateway, "normal_packets"), 0);
-}
-
-/// A relay for when it is needed carries nothing beside the line, in either direction, and
-/// everything when the line is gone, though the usual route is gone with it.
-#[test]
-fn a_relay_in_reserve_carries_while_the_line_is_gone() {
-    let test = "gateways::a_relay_in_reserve_carries_while_the_line_is_gone";
-    let Some(sites) = sites(test) else { return };
-    let (host, _relay) = relay_between(&sites);
-    let file = sites.near_gateway.home.join("gateway.toml");
-    let with = fs::read_to_string(&file).unwrap().replace("10.8.1.2", "10.8.1.2,backup");
-    fs::write(&file, with).unwrap();
-    let _web = web(&sites.far, "10.2.0.2");
-    let (_near, _far) = sites.start();
-    let carried = || {
-        let mut command = host.command("ip");
-        let shown = command.args(["-s", "-j", "link", "show", "wan1"]).output().unwrap();
-        let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
-        shown[0]["stats64"]["tx"]["bytes"].as_u64().expect("octets to the near gateway")
-    };
-    // What the far gateway sends meanwhile goes over the relay, or not at all.
-    let part_of_the_relay = || {
-        let before = (carried(), counter(&sites.far_gateway, "sent_octets"));
-        sleep(Duration::from_secs(1));
-        let sent = counter(&sites.far_gateway, "sent_octets") - before.1;
-        (sent > 1_000_000).then(|| (carried() - before.0) * 100 / sent)
-    };
-    let mut fetching = sites.fetch_on("http://10.2.0.2:8000/data");
-    until("the line carries", || carrying(&sites.far_gateway) >= 1);
-    // The relay's path is there by now.
-    sleep(Duration::from_secs(2));
-    assert!(part_of_the_relay().is_some_and(|percent| percent < 5), "it is in reserve");
-    sites.far_gateway.sh("nft 'table inet cut {
-         chain in { type filter hook input priority 0; iifname wan0 drop; }
-         chain out { type filter hook output priority 0; oifname wan0 drop; }
-         chain pass {
-             type filter hook forward priority 0; iifname wan0 drop; oifname wan0 drop;
-         }
-     }'");
-    until("the relay carries", || part_of_the_relay().is_some_and(|percent| percent > 90));
-    sites.far_gateway.sh("nft delete table inet cut");
-    until("the line is back", || part_of_the_relay().is_some_and(|percent| percent < 5));
-    assert!(fetching.try_wait().unwrap().is_none(), "all files were whole");
-    let _ = Command::new("kill").arg(fetching.id().to_string()).status();
-    fetching.wait().unwrap();
 }

@@ -18,6 +18,7 @@ mod noise;
 #[path = "../../../net/tests/own_network/mod.rs"]
 mod own_network;
 mod ports;
+mod relayed_gateways;
 mod relays;
 mod relays_udp;
 mod running;

@@ -7,9 +7,9 @@ use crate::figures::{FlowFigures, PathFigures, SiteFigures};
 use crate::flows::FlowState;
 
 impl Plane {
-    /// What is known of some sites.
-    pub(crate) fn figures(&self, of: impl Iterator<Item = SiteId>) -> Vec<SiteFigures> {
-        of.filter_map(|site| self.sites.get(site.0)).map(|site| self.figures_of(site)).collect()
+    /// What is known of a site, without the names of its paths.
+    pub(crate) fn figures(&self, site: SiteId) -> Option<SiteFigures> {
+        Some(self.figures_of(self.sites.get(site.0)?))
     }
 
     fn figures_of(&self, site: &Site) -> SiteFigures {
@@ -54,6 +54,7 @@ impl Plane {
             networks: link.map(|link| link.networks.clone()).unwrap_or_default(),
             room: link.and_then(|link| link.slots.room()),
             paths,
+            others: Vec::new(),
             queues,
             arrivals,
             flows: open().count(),
@@ -70,6 +71,7 @@ fn paths_of(link: &SiteLink) -> Vec<PathFigures> {
     let of = |(place, view): (usize, harp::PathView)| {
         Some(PathFigures {
             number: link.slots.number(place)?,
+            name: String::new(),
             window: view.window.0,
             in_flight: view.in_flight.0,
             is_choked: view.is_choked,

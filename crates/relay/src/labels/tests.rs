@@ -115,6 +115,28 @@ fn each_path_answers_over_the_route_that_it_came_by() {
     assert_eq!(sent(&mut labels, at(3), NEAR, 20), None, "the old one is not bound any more");
 }
 
+/// From one socket to two addresses of the relay: each took the other's place.
+#[test]
+fn each_address_of_the_relay_has_a_route_of_its_own() {
+    let mut labels = table();
+    let at_relay =
+        |local: &str| DatagramPlace { local: Some(local.parse().unwrap()), ..place(NEAR) };
+    let (both, far) = (["192.0.2.1", "192.0.2.2"].map(at_relay), place(FAR));
+    let cookie = challenged(&mut labels, at(0), NEAR);
+    for (route, place) in (0..).zip(both) {
+        let step = labels.handle_datagram(at(0), place, &bind(1, route, cookie, &SECRET));
+        let Step::Answer(answer) = step else { panic!("it is answered") };
+        assert_eq!(BindDatagram::parse(&answer).unwrap().kind, BindKind::Bound);
+    }
+    for (label, place) in [(20, both[0]), (22, both[1])] {
+        let step = labels.handle_datagram(at(1), place, &packet(label, 100));
+        assert_eq!(goes_to(step).as_deref(), Some(FAR), "{place:?}");
+        let back = labels.handle_datagram(at(2), far, &packet(label + 1, 100));
+        let Step::Forward { to, .. } = back else { panic!("it goes back") };
+        assert_eq!(to, place);
+    }
+}
+
 #[test]
 fn a_host_that_was_given_another_address_is_asked_to_prove_it() {
     let mut labels = table();

@@ -1,7 +1,5 @@
 //! Destinations, among them hosts that wait at the relay.
 
-use std::net::SocketAddr;
-
 use units::Time;
 use wire::bind::{BIND, MOST_ROUTES};
 use wire::meet::Place;
@@ -45,13 +43,15 @@ impl<K: Ord + Copy> Labels<K> {
         &self,
         now: Time,
         destination: DatagramsTo,
-        (from, last): (SocketAddr, Option<(usize, Time)>),
+        (from, last): (&DatagramPlace, Option<(usize, Time)>),
     ) -> ReachedPlace {
         let nowhere = ReachedPlace { is_from: false, route: None, to: None };
         match destination {
-            DatagramsTo::Address(place) => {
-                ReachedPlace { is_from: from == place.address, route: None, to: Some(place) }
-            }
+            DatagramsTo::Address(place) => ReachedPlace {
+                is_from: from.address == place.address,
+                route: None,
+                to: Some(place),
+            },
             DatagramsTo::Nowhere => nowhere,
             DatagramsTo::Waiting(place) => {
                 let host = self.waiting.get(&place).and_then(|id| self.associations.get(id));
@@ -105,12 +105,12 @@ fn is_live(route: &BoundRoute, now: Time) -> bool {
     route.used_at + SILENCE > now
 }
 
-/// The route with this address, if it is bound.
+/// The route between these two addresses, if it is bound.
 pub(super) fn route_of(
     routes: &[Option<BoundRoute>; MOST_ROUTES],
     now: Time,
-    address: SocketAddr,
+    place: &DatagramPlace,
 ) -> Option<usize> {
-    let is_its = |route: &BoundRoute| route.place.address == address && is_live(route, now);
+    let is_its = |route: &BoundRoute| route.place.is_of(place) && is_live(route, now);
     routes.iter().position(|route| route.as_ref().is_some_and(is_its))
 }

@@ -50,9 +50,24 @@ impl Driver {
                 }
             }
             if count < BATCH {
-                return;
+                break;
             }
             self.serve_touched();
+        }
+        self.ask_doubted();
+    }
+
+    /// Asks the peer over the paths that the guest doubts: raw datagrams are not acknowledged, so
+    /// that nothing else tells that a path carries in one direction alone. Without a path in
+    /// reserve it would change nothing.
+    fn ask_doubted(&mut self) {
+        while let Some((key, path)) = self.guest.as_mut().and_then(|guest| guest.poll_doubt()) {
+            if let Some(link) = self.links.get_mut(&key).filter(|link| link.has_reserve())
+                && link.entrusted.is_guests
+                && link.core.ping_path(path)
+            {
+                self.touched.push(key);
+            }
         }
     }
 
@@ -94,6 +109,17 @@ impl Link {
         }
     }
 
+    /// Whether a path is for when there is no other.
+    pub(super) fn is_in_reserve(&self, path: SubflowId) -> bool {
+        self.standings.of(path).is_some_and(|standing| standing.class == Class::Reserve)
+    }
+
+    /// Whether a path is in reserve that could carry.
+    fn has_reserve(&self) -> bool {
+        let open = self.routes.values().filter(|route| route.is_open());
+        open.flat_map(|route| &route.paths).any(|path| self.is_in_reserve(*path))
+    }
+
     /// The paths of open routes, those in reserve only while there is no other; none once the
     /// connection has ended for the program.
     fn raw_paths(&self) -> Vec<RawPath> {
@@ -102,11 +128,7 @@ impl Link {
         }
         let open = self.routes.values().filter(|route| route.is_open());
         let paths = open.flat_map(|route| route.paths.iter().copied());
-        let is_in_reserve = |path: &SubflowId| {
-            let standing = self.standings.of(*path);
-            standing.is_some_and(|standing| standing.class == Class::Reserve)
-        };
-        let (reserve, usual): (Vec<_>, Vec<_>) = paths.partition(is_in_reserve);
+        let (reserve, usual): (Vec<_>, Vec<_>) = paths.partition(|path| self.is_in_reserve(*path));
         let paths = if usual.is_empty() { reserve } else { usual };
         let with_room = |path| {
             let room = Packet::room_for_raw(self.core.path_size(path)?).0;

@@ -469,6 +469,8 @@ impl Link {
             local: route.local(sockets),
             remote: route.remote,
             state: route.state,
+            subflows: route.paths.clone(),
+            is_in_reserve: route.paths.iter().any(|path| self.is_in_reserve(*path)),
             sent: units::Bytes::ZERO,
             received: units::Bytes::ZERO,
             datagrams: 0,

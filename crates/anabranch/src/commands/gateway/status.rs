@@ -2,7 +2,7 @@
 
 use std::io;
 
-use ::gateway::{FlowFigures, PathFigures, PathQueue, SiteFigures};
+use ::gateway::{FlowFigures, OtherPath, PathFigures, PathQueue, SiteFigures};
 use files::Error;
 use serde_json::{Map, Value, json};
 use units::{Bytes, Rate, Span};
@@ -32,6 +32,7 @@ fn object(site: &SiteFigures) -> Value {
     let path = |path: &PathFigures| {
         json!({
             "number": path.number,
+            "name": path.name,
             "window": path.window,
             "in_flight": path.in_flight,
             "choked": path.is_choked,
@@ -42,6 +43,14 @@ fn object(site: &SiteFigures) -> Value {
             "capacity": path.capacity.map(Rate::as_bits),
             "decreases": path.falls.decreases,
             "chokes": path.falls.chokes,
+        })
+    };
+    let other = |path: &OtherPath| {
+        json!({
+            "name": path.name,
+            "why": path.why.name(),
+            "round_trip_us": path.round_trip.map(Span::as_micros),
+            "failure": path.failure,
         })
     };
     let queue = |queue: &PathQueue| {
@@ -76,6 +85,7 @@ fn object(site: &SiteFigures) -> Value {
         "networks": networks,
         "room": site.room,
         "paths": site.paths.iter().map(path).collect::<Vec<_>>(),
+        "others": site.others.iter().map(other).collect::<Vec<_>>(),
         "queues": site.queues.iter().map(queue).collect::<Vec<_>>(),
         "arrived": site.arrivals.packets,
         "late": site.arrivals.late,
@@ -157,7 +167,7 @@ fn name_of(row: &Value) -> String {
     name.chars().take(14).collect()
 }
 
-/// A line for each site.
+/// A line for each site, and below it one for each path where there are several.
 fn show_sites(rows: &[Value]) {
     outln!(
         "{:14} {:7} {:>6} {:>8} {:>5} {:>9} {:>8} {:>8} {:>9} {:>9} {:>6}",
@@ -200,7 +210,35 @@ fn show_sites(rows: &[Value]) {
             Bytes(window).to_string(),
             number(&counters["normal_packets"]),
         );
+        let others = row["others"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if paths.len() + others.len() > 1 {
+            for path in paths {
+                show_path(path, state_of(path));
+            }
+            for path in others {
+                show_path(path, path["why"].as_str().unwrap_or("-"));
+            }
+        }
     }
+}
+
+/// What a path that may carry does.
+fn state_of(path: &Value) -> &'static str {
+    match (path["choked"] == Value::Bool(true), path["admitted"] == Value::Bool(true)) {
+        (true, _) => "choked",
+        (false, true) => "carries",
+        (false, false) => "too long",
+    }
+}
+
+/// A line for a path, with its window and round-trip time below those of the site.
+fn show_path(path: &Value, state: &str) {
+    let name = clean(path["name"].as_str().unwrap_or_default());
+    let window = path["window"].as_u64().map_or_else(|| "-".into(), |at| Bytes(at).to_string());
+    let round_trip = millis(path["round_trip_us"].as_u64());
+    let failure = path["failure"].as_str().map(|why| format!("  {}", clean(why)));
+    let failure = failure.unwrap_or_default();
+    outln!("  {name:31} {state:10} {window:>9} {round_trip:>8}{failure}");
 }
 
 /// "12.3 ms"; "-" if it is not known.

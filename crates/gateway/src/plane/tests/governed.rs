@@ -15,9 +15,9 @@ fn a_connection_is_governed_and_its_octets_are_not_changed() {
         // 60,000 units of 128 octets are what the receiver takes, and far more than the path may.
         let told = told(&mut pair, near, far, 1_373);
         assert!(told < 1_000, "{told}");
-        let figures = pair.planes[0].figures([SITE].into_iter());
-        assert_eq!((figures[0].flows, figures[0].governed), (1, 1));
-        assert!(figures[0].counted.edited > 0 && figures[0].counted.normal == 0);
+        let figures = pair.planes[0].figures(SITE).expect("known");
+        assert_eq!((figures.flows, figures.governed), (1, 1));
+        assert!(figures.counted.edited > 0 && figures.counted.normal == 0);
     }
 }
 
@@ -59,8 +59,8 @@ fn all_paths_carry_and_one_that_goes_stops_nobody() {
     paths(&mut pair, &[path(0), path(1)]);
     let [first, second] = upload(&mut pair, (near, far), 1);
     assert!(first > 400 && second > 400, "{first} {second}");
-    let figures = pair.planes[0].figures([SITE].into_iter());
-    let numbers: Vec<u16> = figures[0].paths.iter().map(|path| path.number).collect();
+    let figures = pair.planes[0].figures(SITE).expect("known");
+    let numbers: Vec<u16> = figures.paths.iter().map(|path| path.number).collect();
     assert_eq!(numbers, [0, 1]);
     // The first one goes, and comes back by another number.
     paths(&mut pair, &[path(1)]);
@@ -112,7 +112,7 @@ fn connections_without_a_syn_pass_as_they_are() {
     pair.run(DELAY);
     assert_eq!(pair.taken(1).len(), 1);
     assert_eq!(told(&mut pair, near, far, 1_373), 60_000);
-    assert_eq!(pair.planes[0].figures([SITE].into_iter())[0].governed, 0);
+    assert_eq!(pair.planes[0].figures(SITE).expect("known").governed, 0);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn connections_that_the_kernel_knows_are_governed_without_a_syn() {
     pair.send(0, &data(near, far, 1));
     pair.run(DELAY);
     assert!(told(&mut pair, near, far, 1_373) < 1_000);
-    assert_eq!(pair.planes[0].figures([SITE].into_iter())[0].governed, 1);
+    assert_eq!(pair.planes[0].figures(SITE).expect("known").governed, 1);
 }
 
 /// A gateway that has restarted is asked and told about connections before it sees any packet.
@@ -171,7 +171,7 @@ fn packets_take_the_normal_route_while_the_other_gateway_is_silent() {
     pair.send(0, &data(near, far, 1));
     assert!(pair.taken(0) == [data(near, far, 1)], "back to the kernel");
     assert_eq!(pair.counted(0).normal, 1);
-    assert!(!pair.planes[0].figures([SITE].into_iter())[0].is_answering);
+    assert!(!pair.planes[0].figures(SITE).expect("known").is_answering);
     // It is asked all the time.
     pair.is_cut = false;
     pair.run(ASKS_AFTER + DELAY + DELAY);
@@ -231,7 +231,7 @@ fn a_gateway_that_fails_closed_lets_nothing_pass_beside_it() {
     plane.handle_paths(Time::ZERO, ConnectionKey(1), &[]);
     plane.handle_inside(Time::ZERO, PLAIN, &syn(near, far, false, 7));
     assert_eq!(out(&mut plane), None);
-    assert_eq!(plane.figures([SITE].into_iter())[0].counted.normal, 1);
+    assert_eq!(plane.figures(SITE).expect("known").counted.normal, 1);
 }
 
 /// A relay goes, and a longer one has its number. Its packets were late for ten minutes.
@@ -249,7 +249,7 @@ fn a_longer_path_with_the_number_of_one_that_went_is_not_late() {
             let header = Header::Data(stamp);
             from_site_over(SubflowId(path), at, &mut plane, header, &inner, false);
         }
-        plane.figures([SITE].into_iter()).remove(0).queues
+        plane.figures(SITE).expect("known").queues
     };
     let late = queues(0);
     assert_eq!(late[0].latest, Span::from_millis(40), "of one path that is a queue");

@@ -155,7 +155,7 @@ impl Pair {
     }
 
     fn counted(&self, side: usize) -> Counted {
-        self.planes[side].figures([SITE].into_iter())[0].counted
+        self.planes[side].figures(SITE).expect("known").counted
     }
 }
 
