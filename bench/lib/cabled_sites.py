@@ -6,7 +6,7 @@ import os
 import subprocess
 
 from .emulation import anabranch
-from .gateway_sites import Sites
+from .gateway_sites import V6, Sites
 from .hosts import ip
 from .mesh import Host
 
@@ -39,8 +39,9 @@ class CabledSites(Sites):
             for side, own, other, via in (("near", 1, 2, "10.9.0.2"), ("far", 2, 1, "10.9.0.1")):
                 self.host(side).run(["ip", "route", "add", "default", "via", f"10.{own}.0.1"])
                 gate = self.gate(side)
-                for key in ("ip_forward=1", "conf.all.rp_filter=0"):
-                    gate.run(["sysctl", "-qw", f"net.ipv4.{key}"])
+                for key in ("ipv4.ip_forward=1", "ipv4.conf.all.rp_filter=0",
+                            "ipv6.conf.all.forwarding=1"):  # fmt: skip
+                    gate.run(["sysctl", "-qw", f"net.{key}"])
                 gate.run(["ip", "route", "add", f"10.{other}.0.0/24", "via", via])
             if self._is_governed:
                 self._prepare()
@@ -62,6 +63,9 @@ class CabledSites(Sites):
         for host, address in ends.items():
             space = self.host(host).space
             ip("-n", space, "address", "add", f"{address}/24", "dev", device)
+            _, net, _, host_part = address.split(".")
+            both = [f"{V6}{net}::{host_part}/64", "dev", device, "nodad"]
+            ip("-n", space, "address", "add", *both)
             ip("-n", space, "link", "set", device, "mtu", str(mtu), "up")
             self.host(host).addresses[device] = [address]
 
