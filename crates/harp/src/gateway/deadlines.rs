@@ -71,9 +71,9 @@ impl<T: Carried> Gateway<T> {
         }
     }
 
-    /// The paths over which nothing seems to arrive, a bit for each, since the last call: what comes
-    /// over them may, so that this side alone would think that they carry. Whoever has others for
-    /// when they are gone asks the other side over them.
+    /// The paths over which nothing seems to arrive, a bit for each, since the last call: what
+    /// comes over them may, so that this side alone would think that they carry. Whoever has others
+    /// for when they are gone asks the other side over them.
     pub fn take_doubted(&mut self) -> u8 {
         core::mem::take(&mut self.doubted.0)
     }
