@@ -104,8 +104,9 @@ impl Leads {
             let [own, other] = [&all[relay], &all[*other]];
             own.key == other.key && !own.is_behind && !other.is_behind
         };
-        let known = leads.iter().find_map(|(at, known)| is_same(at).then_some(known)).cloned();
-        if let Some(leading) = known {
+        let own = leads.get(&relay);
+        let other = || leads.iter().find_map(|(at, known)| is_same(at).then_some(known));
+        if let Some(leading) = own.or_else(other).cloned() {
             return Ok(leads.entry(relay).or_insert(leading).lead());
         }
         let leading = terms.options.relays[relay].relaying.leading(&terms.to[host].0)?;
