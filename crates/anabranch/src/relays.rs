@@ -124,7 +124,6 @@ pub(crate) fn relays(
             name,
             dial: first.dial.clone(),
             key: further.last().map_or(&first.credential, |(_, credential)| credential).pin(),
-            is_behind: !spec.through.is_empty(),
             class: spec.class,
             max: spec.max.map(|rate| Arc::new(Limit::new(Some(rate)))),
             allowance: Allowance::of_relay(&dirs.usage(), &spec.dial, spec.cap)?,

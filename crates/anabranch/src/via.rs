@@ -76,7 +76,6 @@ impl ViaSpec {
             name: self.dial.name().into_owned(),
             dial: self.dial.clone(),
             key: options.credential.pin(),
-            is_behind: false,
             // Direct paths come first, once there are any.
             class: Some(PathClass::Overflow),
             max: None,

@@ -163,6 +163,8 @@ impl SiteFigures {
             for path in &mut self.paths {
                 if route.subflows.contains(&SubflowId(path.number)) {
                     path.name.clone_from(&route.name);
+                    // Before anything was sent the connection alone knows it.
+                    path.round_trip = path.round_trip.or(route.round_trip);
                     carries = true;
                 }
             }

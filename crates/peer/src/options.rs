@@ -228,8 +228,6 @@ pub struct RelayOptions {
     pub dial: Remote,
     /// Its key.
     pub key: Fingerprint,
-    /// Whether it is reached through other relays.
-    pub is_behind: bool,
     /// The priority of the paths over it; `None`: that of each interface.
     pub class: Option<PathClass>,
     /// Upper bound of the rate of all paths over it together.

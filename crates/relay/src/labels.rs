@@ -22,6 +22,8 @@
 //! label of the association comes from there, and when nothing has for a while, the key's datagrams
 //! to such destinations are few.
 
+mod kin;
+mod proving;
 mod telling;
 mod waiting;
 
@@ -30,7 +32,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use peer::tags::TagKey;
 use units::{Bytes, Rate, Span, Time, TokenBucket};
-use wire::bind::{BIND, BindDatagram, BindKind, COOKIE, MOST_ROUTES};
+use wire::bind::{BIND, BindDatagram, BindKind, MOST_ROUTES};
 use wire::datagram::Outer;
 use wire::meet::Place;
 use wire::relay::{LabelPair, SECRET};
@@ -62,13 +64,6 @@ pub const SILENCE: Span = Span::from_secs(60);
 pub const UNANSWERED: Rate = Rate::kbit(256);
 /// ... and at once.
 pub const UNANSWERED_AT_ONCE: Bytes = Bytes::kib(64);
-/// The least time between challenges of one association that nobody asked for, in the long run, ...
-const CHALLENGE_EVERY: Span = Span::from_millis(100);
-/// ... and the time that is made up for.
-const CHALLENGES_SAVED: Span = Span::from_secs(1);
-/// How long a cookie is good for, at least; and up to twice as long.
-const COOKIE_LIFE: Span = Span::from_secs(15);
-
 /// Where a datagram comes from, or goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramPlace {
@@ -176,6 +171,8 @@ struct AssociationEntry<K> {
     heard_at: Option<Time>,
     routes: [Option<BoundRoute>; MOST_ROUTES],
     pairs: HashMap<u64, Pair>,
+    /// Others that have registered labels of it, and no pairs of their own for them.
+    kin: Vec<u64>,
     challenges: TokenBucket,
     /// When it ends, as nobody keeps it.
     ends_at: Option<Time>,
@@ -193,9 +190,16 @@ struct BoundRoute {
 struct Pair {
     from: u64,
     /// The route that its last packet came over.
-    route: Option<usize>,
+    route: Option<RouteAt>,
     /// The same of the last packet from a destination that waits, and when that was.
     waiting_route: Option<(usize, Time)>,
+}
+
+/// A route of an association.
+#[derive(Clone, Copy, Debug)]
+struct RouteAt {
+    association: u64,
+    number: usize,
 }
 
 #[derive(Debug)]
@@ -260,6 +264,7 @@ impl<K: Ord + Copy> Labels<K> {
             heard_at: None,
             routes: [None; MOST_ROUTES],
             pairs: HashMap::new(),
+            kin: Vec::new(),
             challenges: TokenBucket::default(),
             ends_at: None,
         };
@@ -268,7 +273,8 @@ impl<K: Ord + Copy> Labels<K> {
     }
 
     /// Registers labels of an association; those that are known are not counted again. A label of
-    /// another association of the same owner leaves it.
+    /// another association of the same owner leaves it, unless both are of one connection and are
+    /// kept: then both have it.
     ///
     /// # Errors
     /// [`LabelError`]; then none of them is registered.
@@ -276,7 +282,7 @@ impl<K: Ord + Copy> Labels<K> {
         let association = self.associations.get(&id).ok_or(LabelError::Unknown)?;
         let (key, owner) = (association.key, association.owner);
         let mut fresh: Vec<LabelPair> = Vec::new();
-        let mut moved = Vec::new();
+        let (mut moved, mut shared) = (Vec::new(), Vec::new());
         for pair in pairs {
             if association.pairs.get(&pair.to).is_some_and(|known| known.from == pair.from) {
                 continue;
@@ -288,6 +294,10 @@ impl<K: Ord + Copy> Labels<K> {
                 || fresh.iter().any(is_twice)
             {
                 return Err(LabelError::Taken);
+            }
+            if let Some(other) = self.kin_with(id, *pair) {
+                shared.push(other);
+                continue;
             }
             for way in labels.iter().filter_map(|label| self.ways.get(label)) {
                 if way.association == id || self.associations[&way.association].owner != owner {
@@ -307,7 +317,11 @@ impl<K: Ord + Copy> Labels<K> {
             return Err(LabelError::Labels);
         }
         for (other, to) in moved {
+            self.inherit_kin(other, id);
             self.retire(other, &[to]);
+        }
+        for other in shared {
+            self.add_kin(other, id);
         }
         for LabelPair { to, from } in fresh.iter().copied() {
             self.ways.insert(from, Way { association: id, pair: to, is_to: false });
@@ -338,6 +352,7 @@ impl<K: Ord + Copy> Labels<K> {
 
     /// Ends an association: its labels lead nowhere from now on.
     pub fn dissociate(&mut self, id: u64) {
+        self.leave_to_kin(id);
         let Some(association) = self.associations.get(&id) else { return };
         let labels: Vec<u64> = association.pairs.keys().copied().collect();
         self.retire(id, &labels);
@@ -458,7 +473,7 @@ impl<K: Ord + Copy> Labels<K> {
         if reached.is_from {
             association.heard_at = Some(now);
             pair.waiting_route = reached.route.map(|number| (number, now));
-            let route = pair.route.and_then(|number| association.routes[number]);
+            let route = pair.route.and_then(|at| self.route_at(at));
             return match route.filter(|route| route.used_at + SILENCE > now) {
                 Some(route) => Step::Forward { to: route.place, key, is_up: false, is_guests },
                 None => Step::Drop,
@@ -467,20 +482,21 @@ impl<K: Ord + Copy> Labels<K> {
         if !way.is_to {
             return self.challenge_waiting(now, from, destination, size);
         }
-        let Some(number) = route_of(&association.routes, now, &from) else {
+        let last = pair.route;
+        let Some(at) = self.route_from(now, way.association, &from) else {
+            let Some(association) = self.associations.get_mut(&way.association) else {
+                return Step::Drop;
+            };
             // The address of the host may have changed. The datagram itself is lost.
-            let number = pair.route.unwrap_or(0);
+            let own = last.filter(|at| at.association == way.association);
+            let number = own.map_or(0, |at| at.number);
             return match association.challenge(now, way.association, number, from, &self.cookies) {
                 Some(challenge) if size >= BIND => Step::Answer(challenge.octets()),
                 _ => Step::Drop,
             };
         };
-        pair.route = Some(number);
-        if let Some(route) = &mut association.routes[number] {
-            route.used_at = now;
-        }
         // A host that waits has proven its addresses.
-        let has_answered = association.heard_at.is_some_and(|at| at + SILENCE > now) || is_guests;
+        let has_answered = self.note_used(now, &way, at) || is_guests;
         let Some(to) = reached.to else { return Step::Drop };
         if !has_answered && !self.keys.entry(key).or_default().may_send_unanswered(now, all) {
             return Step::Drop;
@@ -506,98 +522,6 @@ impl<K> KeyUse<K> {
         self.unanswered.take(now, saved, Bytes(length as u64) / UNANSWERED);
         true
     }
-}
-
-impl<K> AssociationEntry<K> {
-    /// Whether a datagram of this association proves its address.
-    ///
-    /// # Errors
-    /// What it is challenged with, if that may be.
-    fn prove(
-        &self,
-        now: Time,
-        from: DatagramPlace,
-        bind: &BindDatagram,
-        cookies: &TagKey,
-    ) -> Result<(), Option<BindDatagram>> {
-        if !self.tags.has_tagged(bind) {
-            return Err(None);
-        }
-        let is_good = |back| {
-            let octets = cookie_octets(now, back, bind.association, from.address);
-            cookies.has_signed(&octets, &bind.cookie)
-        };
-        if !is_good(0) && !is_good(1) {
-            let cookie = cookie(now, bind.association, from.address, cookies);
-            let kind = BindKind::Challenge;
-            return Err(Some(self.tags.tagged(BindDatagram { kind, cookie, ..*bind })));
-        }
-        Ok(())
-    }
-
-    /// A bind datagram of this association: its answer.
-    fn bind(
-        &mut self,
-        now: Time,
-        from: DatagramPlace,
-        bind: &BindDatagram,
-        cookies: &TagKey,
-    ) -> Option<BindDatagram> {
-        if let Err(challenge) = self.prove(now, from, bind, cookies) {
-            return challenge;
-        }
-        let number = usize::from(bind.route);
-        for (at, route) in self.routes.iter_mut().enumerate() {
-            // An address is that of one route to each of the relay's.
-            if at != number && route.is_some_and(|route| route.place.is_of(&from)) {
-                *route = None;
-            }
-        }
-        let known = self.routes[number].filter(|route| route.place.is_of(&from));
-        let bound_at = known.map_or(now, |route| route.bound_at);
-        self.routes[number] = Some(BoundRoute { place: from, bound_at, used_at: now });
-        let (kind, cookie) = (BindKind::Bound, BindDatagram::seen_cookie(from.address));
-        Some(self.tags.tagged(BindDatagram { kind, cookie, ..*bind }))
-    }
-
-    /// A challenge that nobody asked for, if there may be one.
-    fn challenge(
-        &mut self,
-        now: Time,
-        id: u64,
-        route: usize,
-        from: DatagramPlace,
-        cookies: &TagKey,
-    ) -> Option<BindDatagram> {
-        if self.challenges.ready_at(now, Span::ZERO) > now {
-            return None;
-        }
-        self.challenges.take(now, CHALLENGES_SAVED, CHALLENGE_EVERY);
-        let cookie = cookie(now, id, from.address, cookies);
-        let route = u8::try_from(route).expect("there are 16");
-        let (kind, tag) = (BindKind::Challenge, [0; COOKIE]);
-        Some(self.tags.tagged(BindDatagram { kind, association: id, route, cookie, tag }))
-    }
-}
-
-/// What an address shows to prove that it receives.
-fn cookie(now: Time, id: u64, address: SocketAddr, cookies: &TagKey) -> [u8; COOKIE] {
-    cookies.sign(&cookie_octets(now, 0, id, address))
-}
-
-/// What the cookie is made of that was given out so many lives ago.
-fn cookie_octets(now: Time, back: u64, id: u64, address: SocketAddr) -> [u8; 34] {
-    let life = (now.as_nanos() / COOKIE_LIFE.as_nanos()).wrapping_sub(back);
-    let ip = match address.ip() {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-        IpAddr::V6(ip) => ip,
-    };
-    let mut octets = [0; 34];
-    octets[..8].copy_from_slice(&life.to_be_bytes());
-    octets[8..16].copy_from_slice(&id.to_be_bytes());
-    octets[16..32].copy_from_slice(&ip.octets());
-    octets[32..].copy_from_slice(&address.port().to_be_bytes());
-    octets
 }
 
 #[cfg(test)]

@@ -112,7 +112,6 @@ mod tests {
             name: format!("r{number}"),
             dial: format!("10.{number}.0.2").parse().expect("an address"),
             key: identity.fingerprint(),
-            is_behind: false,
             class: None,
             max: None,
             allowance: None,

@@ -16,7 +16,7 @@ use crate::{Error, Leading, PathClass};
 /// opens direct ways to a host that was met at one.
 #[derive(Debug)]
 pub(super) struct Leads {
-    /// By the number of the relay; two names of one relay have the same.
+    /// By the number of the relay.
     relays: Mutex<BTreeMap<usize, Arc<dyn Leading>>>,
     /// `None`: the host was not met.
     punches: Option<PunchKey>,
@@ -98,16 +98,8 @@ impl Leads {
     /// That of a further route of a plan over a relay; `None`: there may be no more.
     fn lead(&self, terms: &Terms, host: usize, relay: usize) -> Result<Option<Lead>, Error> {
         let mut leads = self.relays();
-        // A relay that is named by two of its addresses knows the labels of a connection once.
-        let all = &terms.options.relays;
-        let is_same = |other: &usize| {
-            let [own, other] = [&all[relay], &all[*other]];
-            own.key == other.key && !own.is_behind && !other.is_behind
-        };
-        let own = leads.get(&relay);
-        let other = || leads.iter().find_map(|(at, known)| is_same(at).then_some(known));
-        if let Some(leading) = own.or_else(other).cloned() {
-            return Ok(leads.entry(relay).or_insert(leading).lead());
+        if let Some(leading) = leads.get(&relay) {
+            return Ok(leading.lead());
         }
         let leading = terms.options.relays[relay].relaying.leading(&terms.to[host].0)?;
         if self.punches.is_some() {

@@ -1,4 +1,6 @@
-use wire::bind::BIND_TAG;
+mod kin;
+
+use wire::bind::{BIND_TAG, COOKIE};
 
 use super::*;
 

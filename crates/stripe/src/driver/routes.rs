@@ -31,6 +31,7 @@ pub(super) struct RouteName {
 impl RouteName {
     /// A route that the peer has opened, before it has a number.
     pub(super) fn of(from: SocketAddr) -> RouteName {
+        let from = SocketAddr::new(from.ip().to_canonical(), from.port());
         RouteName { number: RouteId(0), path: PathId(0), text: from.to_string() }
     }
 }

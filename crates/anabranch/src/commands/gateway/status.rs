@@ -1,5 +1,6 @@
 //! `gateway status`: what a gateway does for each site.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use ::gateway::{FlowFigures, OtherPath, PathFigures, PathQueue, SiteFigures};
@@ -211,15 +212,33 @@ fn show_sites(rows: &[Value]) {
             number(&counters["normal_packets"]),
         );
         let others = row["others"].as_array().map(Vec::as_slice).unwrap_or_default();
-        if paths.len() + others.len() > 1 {
+        // Between most pairs of addresses there is none, and nobody has to know.
+        let is_known = |path: &&Value| path["why"] != "opening";
+        let (known, tried): (Vec<&Value>, Vec<&Value>) = others.iter().partition(is_known);
+        if paths.len() + known.len() > 1 {
             for path in paths {
                 show_path(path, state_of(path));
             }
-            for path in others {
+            for path in &known {
                 show_path(path, path["why"].as_str().unwrap_or("-"));
             }
         }
+        let open: BTreeSet<&str> = paths.iter().chain(known).map(way_of).collect();
+        let mut silent = BTreeMap::new();
+        for path in tried.into_iter().filter(|path| !open.contains(way_of(path))) {
+            let failure = silent.entry(way_of(path)).or_insert("");
+            *failure = path["failure"].as_str().unwrap_or(failure);
+        }
+        for (way, failure) in silent {
+            outln!("  {:31} no answer  {}", clean(way), clean(failure));
+        }
     }
+}
+
+/// What a path leads over, by its name: a relay, or none.
+fn way_of(path: &Value) -> &str {
+    let name = path["name"].as_str().unwrap_or_default();
+    name.split_once(" via ").map_or("direct", |(_, relay)| relay)
 }
 
 /// What a path that may carry does.
@@ -236,9 +255,7 @@ fn show_path(path: &Value, state: &str) {
     let name = clean(path["name"].as_str().unwrap_or_default());
     let window = path["window"].as_u64().map_or_else(|| "-".into(), |at| Bytes(at).to_string());
     let round_trip = millis(path["round_trip_us"].as_u64());
-    let failure = path["failure"].as_str().map(|why| format!("  {}", clean(why)));
-    let failure = failure.unwrap_or_default();
-    outln!("  {name:31} {state:10} {window:>9} {round_trip:>8}{failure}");
+    outln!("  {name:31} {state:10} {window:>9} {round_trip:>8}");
 }
 
 /// "12.3 ms"; "-" if it is not known.
