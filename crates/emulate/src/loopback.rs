@@ -54,6 +54,12 @@ pub enum LoopbackError {
         /// TCP or UDP.
         protocol: &'static str,
     },
+    /// The address of a link is taken, as by a program that listens at all addresses.
+    #[error(
+        "{0} is taken: the program behind --forward has to listen at that address alone, as with \
+         'receive --listen 127.0.0.1'"
+    )]
+    Taken(SocketAddr),
     /// A system call failed.
     #[error("{doing}: {error}")]
     World {
@@ -85,7 +91,13 @@ impl Loopback {
         let waker = Waker::new().map_err(doing("making an eventfd".into()))?;
         let control = Arc::new(Control { waker, stop: AtomicBool::new(false) });
         let builder = thread::Builder::new().name("links".into());
-        let listening = |address: &SocketAddr| doing(format!("listening on {address}"));
+        let listening = |address: &SocketAddr| {
+            let address = *address;
+            move |error: io::Error| match error.kind() {
+                io::ErrorKind::AddrInUse => LoopbackError::Taken(address),
+                _ => LoopbackError::World { doing: format!("listening on {address}"), error },
+            }
+        };
         let thread = match protocol {
             Protocol::Tcp => {
                 let listeners = addresses

@@ -13,6 +13,7 @@ mod interrupted;
 mod json;
 mod keyless;
 mod lines;
+mod loopback;
 mod metrics;
 #[path = "../needs/mod.rs"]
 mod needs;

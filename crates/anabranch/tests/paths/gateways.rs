@@ -438,3 +438,34 @@ fn sites_come_and_go_with_the_file() {
     assert_eq!(status(&sites.near_gateway)["name"], "other");
     sites.assert_fetched(fetching);
 }
+
+/// The file has numbers and names of its own for everything that has one.
+#[test]
+fn gateways_keep_to_the_device_table_mark_and_port_of_their_file() {
+    let test = "gateways::gateways_keep_to_the_device_table_mark_and_port_of_their_file";
+    let Some(sites) = sites(test) else { return };
+    let _web = web(&sites.far, "10.2.0.2");
+    let both = [(&sites.near_gateway, "10.9.0.1"), (&sites.far_gateway, "10.9.0.2")];
+    for (host, own) in both {
+        let removed = host.anabranch(&["gateway", "rules", "--remove"]);
+        assert_eq!(removed.code, Some(0), "{}", removed.said());
+        let file = host.home.join("gateway.toml");
+        let text = fs::read_to_string(&file).unwrap().replace("10.9.0.2", "10.9.0.2:7800");
+        let keys = format!(
+            "device = \"bulk0\"\ntable = 1234\nmark = 0x00100000\nport = 7800\nlisten = [\"{own}\"]"
+        );
+        fs::write(&file, format!("{keys}\n{text}")).unwrap();
+        let installed = host.anabranch(&["gateway", "rules", "--install"]);
+        assert_eq!(installed.code, Some(0), "{}", installed.said());
+    }
+    let _gateways = both.map(|(host, _)| start(host));
+    until("both lead", || both.iter().all(|(host, _)| status(host)["led"] == true));
+    sites.assert_fetched(sites.fetch("http://10.2.0.2:8000/data"));
+    assert!(counter(&sites.far_gateway, "sent_octets") > 48_000_000);
+    assert_eq!(counter(&sites.far_gateway, "normal_packets"), 0);
+    for (host, own) in both {
+        host.sh("ip route show table 1234 | grep -q bulk0 && ! ip link show anabranch0");
+        host.sh("ip rule | grep -q 0x100000/0x100000 && ! ip rule | grep -q 0x2000000");
+        host.sh(&format!("ss -Hlnu src {own}:7800 | grep -q {own}"));
+    }
+}

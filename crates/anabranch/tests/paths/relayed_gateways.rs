@@ -67,6 +67,72 @@ fn a_relay_is_one_more_path_between_gateways() {
     assert_eq!(counter(&sites.far_gateway, "normal_packets"), 0);
 }
 
+/// The second path leads over two relays, of which the first one reaches the second one alone.
+#[test]
+fn a_relay_behind_another_is_a_path_between_gateways() {
+    let test = "relayed_gateways::a_relay_behind_another_is_a_path_between_gateways";
+    let Some(sites) = sites(test) else { return };
+    let (relay, _relaying) = relay_between(&sites);
+    let behind = Host::new(&sites.scratch, "behind");
+    relay.cable(&behind, "wan3");
+    sites.far_gateway.cable(&behind, "wan4");
+    relay.address("wan3", &["10.8.3.1/24"]);
+    behind.address("wan3", &["10.8.3.2/24"]);
+    sites.far_gateway.address("wan4", &["10.8.4.1/24"]);
+    behind.address("wan4", &["10.8.4.2/24"]);
+    behind.sh("ip route add 10.9.0.2/32 via 10.8.4.1");
+    let slow = "tc qdisc add dev wan4 root tbf rate 60mbit burst 20k latency 100ms";
+    sites.far_gateway.sh(slow);
+    behind.sh(slow);
+    trust_at(&sites.near_gateway, &behind, "10.8.3.2");
+    let key = sites.near_gateway.anabranch(&["keys"]).stdout.trim().to_string();
+    let words = ["keys", "trust", "sender", &key, "near", "--may", "relay", "--relay"];
+    let trusted = relay.anabranch(&[&words[..], &["10.8.3.2:*"]].concat());
+    assert_eq!(trusted.code, Some(0), "{}", trusted.said());
+    let _behind = listening(&behind, &["relay"]);
+    let file = sites.near_gateway.home.join("gateway.toml");
+    let with = fs::read_to_string(&file).unwrap();
+    fs::write(&file, with.replace("\"10.8.1.2\"", "\"10.8.3.2,through=10.8.1.2\"")).unwrap();
+    let _web = web(&sites.far, "10.2.0.2");
+    let (_near, _far) = sites.start();
+    let mut fetching = sites.fetch_on("http://10.2.0.2:8000/data");
+    until("both paths carry", || carrying(&sites.far_gateway) == 2);
+    let shown = status(&sites.near_gateway)["paths"].to_string();
+    assert!(shown.contains("via 10.8.1.2, 10.8.3.2"), "{shown}");
+    assert!(fetching.try_wait().unwrap().is_none(), "all files were whole");
+    let _ = Command::new("kill").arg(fetching.id().to_string()).status();
+    fetching.wait().unwrap();
+    sites.assert_fetched(sites.fetch("http://10.2.0.2:8000/data"));
+}
+
+/// The relay knows no key of the gateway, and the gateway none of the relay: the token has both.
+#[test]
+fn a_relay_of_a_token_is_a_path_between_gateways() {
+    let test = "relayed_gateways::a_relay_of_a_token_is_a_path_between_gateways";
+    let Some(sites) = sites(test) else { return };
+    let (relay, mut relaying) = relay_between(&sites);
+    relaying.kill();
+    for (host, key) in [(&relay, "near"), (&sites.near_gateway, "10.8.1.2")] {
+        let list = if key == "near" { "sender" } else { "receiver" };
+        let removed = host.anabranch(&["keys", "remove", list, key]);
+        assert_eq!(removed.code, Some(0), "{}", removed.said());
+    }
+    let token = relay.home.join("token");
+    let words = ["relay", "--permit", "10.9.0.2:*", "--token-out", token.to_str().unwrap()];
+    let _relaying = listening(&relay, &words);
+    let file = sites.near_gateway.home.join("gateway.toml");
+    let with = fs::read_to_string(&file).unwrap();
+    let named = format!("\"10.8.1.2,token-file={}\"", token.display());
+    fs::write(&file, with.replace("\"10.8.1.2\"", &named)).unwrap();
+    let _web = web(&sites.far, "10.2.0.2");
+    let (_near, _far) = sites.start();
+    let mut fetching = sites.fetch_on("http://10.2.0.2:8000/data");
+    until("both paths carry", || carrying(&sites.far_gateway) == 2);
+    assert!(fetching.try_wait().unwrap().is_none(), "all files were whole");
+    let _ = Command::new("kill").arg(fetching.id().to_string()).status();
+    fetching.wait().unwrap();
+}
+
 /// Sites with a relay for when it is needed, and a host that fetches over the line.
 struct Reserve {
     sites: Sites,

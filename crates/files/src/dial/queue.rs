@@ -42,12 +42,13 @@ impl Queue {
         if since.elapsed() + PAUSE > Duration::from(self.patience) {
             let reason = format!(
                 "{reason}; it was waited for {}: try again later, or wait longer with --patience",
-                self.patience
+                self.patience.brief()
             );
             return Err(peer::Error::Busy { reason }.into());
         }
         if is_first {
-            let text = format!("the other side is busy: {reason}; waiting up to {}", self.patience);
+            let patience = self.patience.brief();
+            let text = format!("the other side is busy: {reason}; waiting up to {patience}");
             events.notice(text);
         }
         sleep(PAUSE).await;

@@ -206,7 +206,7 @@ impl ReceiveService {
         if session.open_paths() == 0 {
             let (here, total) = (session.resumed() + session.received(), session.total());
             let wait = match self.timeout {
-                Some(timeout) => format!("for up to {timeout}"),
+                Some(timeout) => format!("for up to {}", timeout.brief()),
                 None => "without a limit (--timeout sets one)".into(),
             };
             let text = format!(
