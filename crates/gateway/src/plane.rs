@@ -504,7 +504,7 @@ impl Plane {
         let octets = packet.as_ref().map_or(0, |packet| packet.octets().len());
         let is_ecn_capable = packet.as_ref().is_some_and(Packet::is_ecn_capable);
         let length = self.header.len() + octets;
-        match link.slots.get(place).filter(|path| length <= path.room) {
+        match link.slots.carrying(place, length) {
             Some(RawPath { path, .. }) => {
                 let payload = match packet {
                     Some(packet) => {
@@ -516,7 +516,7 @@ impl Plane {
                 let connection = link.connection;
                 self.to_peers.push_back(RawDatagram { connection, path, is_ecn_capable, payload });
             }
-            // There is no path at present, or one that carries less than it did.
+            // There is no path at present, or all carry less than one did.
             None => {
                 if let Some(packet) = packet {
                     self.pass_normally(site, packet);

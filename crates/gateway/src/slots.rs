@@ -67,10 +67,11 @@ impl Slots {
         self.used.iter().flatten().map(|path| path.room).min()
     }
 
-    /// The path at a place, or another one if it has none.
-    pub(crate) fn get(&self, place: u8) -> Option<RawPath> {
+    /// The path at a place, or another one if it has none, or carries less than `length` octets at
+    /// once: its room was larger when hosts were told how long packets may be.
+    pub(crate) fn carrying(&self, place: u8, length: usize) -> Option<RawPath> {
         let own = self.used.get(usize::from(place)).copied().flatten();
-        own.or_else(|| self.used.iter().flatten().next().copied())
+        own.into_iter().chain(self.used.iter().flatten().copied()).find(|path| length <= path.room)
     }
 
     /// The number of the path at a place.
@@ -100,11 +101,16 @@ mod tests {
         assert_eq!((slots.mask(), slots.number(1)), (0b11, Some(3)));
         slots.handle_paths(at(1), &[path(3, 1_400)]);
         assert_eq!((slots.mask(), slots.number(1)), (0b10, Some(3)));
-        assert_eq!(slots.get(0), Some(path(3, 1_400)), "what has no place takes another");
+        let carrying = |length| slots.carrying(0, length);
+        assert_eq!(carrying(1_400), Some(path(3, 1_400)), "what has no place takes another");
+        assert_eq!(carrying(1_401), None);
         slots.handle_paths(at(2), &[path(4, 1_400), path(3, 1_400)]);
         assert_eq!((slots.number(0), slots.number(1)), (Some(4), Some(3)));
         slots.handle_paths(at(3), &[]);
-        assert_eq!((slots.mask(), slots.get(0), slots.room()), (0, None, None));
+        assert_eq!((slots.mask(), slots.carrying(0, 1), slots.room()), (0, None, None));
+        slots.handle_paths(at(4), &[path(5, 1_300), path(6, 1_400)]);
+        assert_eq!(slots.carrying(0, 1_301), Some(path(6, 1_400)), "what has no room, too");
+        assert_eq!(slots.carrying(0, 1_300), Some(path(5, 1_300)));
     }
 
     #[test]

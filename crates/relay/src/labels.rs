@@ -171,8 +171,6 @@ struct AssociationEntry<K> {
     heard_at: Option<Time>,
     routes: [Option<BoundRoute>; MOST_ROUTES],
     pairs: HashMap<u64, Pair>,
-    /// Others that have registered labels of it, and no pairs of their own for them.
-    kin: Vec<u64>,
     challenges: TokenBucket,
     /// When it ends, as nobody keeps it.
     ends_at: Option<Time>,
@@ -186,9 +184,11 @@ struct BoundRoute {
     used_at: Time,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Pair {
     from: u64,
+    /// The further associations that have registered it.
+    kin: Vec<u64>,
     /// The route that its last packet came over.
     route: Option<RouteAt>,
     /// The same of the last packet from a destination that waits, and when that was.
@@ -264,7 +264,6 @@ impl<K: Ord + Copy> Labels<K> {
             heard_at: None,
             routes: [None; MOST_ROUTES],
             pairs: HashMap::new(),
-            kin: Vec::new(),
             challenges: TokenBucket::default(),
             ends_at: None,
         };
@@ -282,7 +281,7 @@ impl<K: Ord + Copy> Labels<K> {
         let association = self.associations.get(&id).ok_or(LabelError::Unknown)?;
         let (key, owner) = (association.key, association.owner);
         let mut fresh: Vec<LabelPair> = Vec::new();
-        let (mut moved, mut shared) = (Vec::new(), Vec::new());
+        let (mut moved, mut shared, mut kin) = (Vec::new(), Vec::new(), HashMap::new());
         for pair in pairs {
             if association.pairs.get(&pair.to).is_some_and(|known| known.from == pair.from) {
                 continue;
@@ -296,7 +295,7 @@ impl<K: Ord + Copy> Labels<K> {
                 return Err(LabelError::Taken);
             }
             if let Some(other) = self.kin_with(id, *pair) {
-                shared.push(other);
+                shared.push((other, pair.to));
                 continue;
             }
             for way in labels.iter().filter_map(|label| self.ways.get(label)) {
@@ -317,17 +316,18 @@ impl<K: Ord + Copy> Labels<K> {
             return Err(LabelError::Labels);
         }
         for (other, to) in moved {
-            self.inherit_kin(other, id);
-            self.retire(other, &[to]);
+            kin.extend(self.kin_of(other, to, id).map(|kin| (to, kin)));
+            self.forget(other, to);
         }
-        for other in shared {
-            self.add_kin(other, id);
+        for (other, to) in shared {
+            self.add_kin(other, to, id);
         }
         for LabelPair { to, from } in fresh.iter().copied() {
             self.ways.insert(from, Way { association: id, pair: to, is_to: false });
             self.ways.insert(to, Way { association: id, pair: to, is_to: true });
             let association = self.associations.get_mut(&id).expect("it was there");
-            association.pairs.insert(to, Pair { from, route: None, waiting_route: None });
+            let kin = kin.remove(&to).unwrap_or_default();
+            association.pairs.insert(to, Pair { from, kin, route: None, waiting_route: None });
         }
         self.pairs += fresh.len();
         if let Some(of_key) = self.keys.get_mut(&key) {
@@ -336,23 +336,29 @@ impl<K: Ord + Copy> Labels<K> {
         Ok(())
     }
 
-    /// The pairs with these labels to the destination lead nowhere from now on.
+    /// The pairs with these labels to the destination lead nowhere from now on, but for what other
+    /// associations have registered too.
     pub fn retire(&mut self, id: u64, to: &[u64]) {
-        let Some(association) = self.associations.get_mut(&id) else { return };
         for label in to {
-            let Some(pair) = association.pairs.remove(label) else { continue };
-            self.ways.remove(label);
-            self.ways.remove(&pair.from);
-            self.pairs -= 1;
-            if let Some(of_key) = self.keys.get_mut(&association.key) {
-                of_key.pairs -= 1;
+            if !self.leave_to_kin(id, *label) {
+                self.forget(id, *label);
             }
+        }
+    }
+
+    fn forget(&mut self, id: u64, to: u64) {
+        let Some(association) = self.associations.get_mut(&id) else { return };
+        let Some(pair) = association.pairs.remove(&to) else { return };
+        self.ways.remove(&to);
+        self.ways.remove(&pair.from);
+        self.pairs -= 1;
+        if let Some(of_key) = self.keys.get_mut(&association.key) {
+            of_key.pairs -= 1;
         }
     }
 
     /// Ends an association: its labels lead nowhere from now on.
     pub fn dissociate(&mut self, id: u64) {
-        self.leave_to_kin(id);
         let Some(association) = self.associations.get(&id) else { return };
         let labels: Vec<u64> = association.pairs.keys().copied().collect();
         self.retire(id, &labels);
@@ -483,7 +489,7 @@ impl<K: Ord + Copy> Labels<K> {
             return self.challenge_waiting(now, from, destination, size);
         }
         let last = pair.route;
-        let Some(at) = self.route_from(now, way.association, &from) else {
+        let Some(at) = self.route_from(now, &way, &from) else {
             let Some(association) = self.associations.get_mut(&way.association) else {
                 return Step::Drop;
             };

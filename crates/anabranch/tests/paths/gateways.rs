@@ -450,12 +450,12 @@ fn gateways_keep_to_the_device_table_mark_and_port_of_their_file() {
         let removed = host.anabranch(&["gateway", "rules", "--remove"]);
         assert_eq!(removed.code, Some(0), "{}", removed.said());
         let file = host.home.join("gateway.toml");
-        let text = fs::read_to_string(&file).unwrap().replace("10.9.0.2", "10.9.0.2:7800");
+        let written = fs::read_to_string(&file).unwrap().replace("10.9.0.2", "10.9.0.2:7800");
         let keys = format!(
             "device = \"bulk0\"\ntable = 1234\nmark = 0x00100000\nport = 7800\nlisten = \
              [\"{own}\"]"
         );
-        fs::write(&file, format!("{keys}\n{text}")).unwrap();
+        fs::write(&file, format!("{keys}\n{written}")).unwrap();
         let installed = host.anabranch(&["gateway", "rules", "--install"]);
         assert_eq!(installed.code, Some(0), "{}", installed.said());
     }

@@ -182,17 +182,6 @@ impl Reserve {
         (sent > 1_000_000).then(|| (carried() - before.0) * 100 / sent)
     }
 
-    /// Cuts the line, and the usual route with it, so that nothing comes to these gateways. Who
-    /// sends hears nothing of it.
-    fn cut(&self, gateways: &[&Host]) {
-        for gateway in gateways {
-            gateway.sh("nft 'table inet cut {
-                 chain in { type filter hook input priority 0; iifname wan0 drop; }
-                 chain pass { type filter hook forward priority 0; iifname wan0 drop; }
-             }'");
-        }
-    }
-
     /// The line is back, and all that was fetched is whole.
     fn finish(mut self) {
         for gateway in [&self.sites.near_gateway, &self.sites.far_gateway] {
@@ -205,13 +194,24 @@ impl Reserve {
     }
 }
 
+/// Cuts the line, and the usual route with it, so that nothing comes to these gateways. Who sends
+/// hears nothing of it.
+fn cut(gateways: &[&Host]) {
+    for gateway in gateways {
+        gateway.sh("nft 'table inet cut {
+             chain in { type filter hook input priority 0; iifname wan0 drop; }
+             chain pass { type filter hook forward priority 0; iifname wan0 drop; }
+         }'");
+    }
+}
+
 /// A relay for when it is needed carries nothing beside the line, in either direction, and
 /// everything when the line is gone, though the usual route is gone with it.
 #[test]
 fn a_relay_in_reserve_carries_while_the_line_is_gone() {
     let test = "relayed_gateways::a_relay_in_reserve_carries_while_the_line_is_gone";
     let Some(reserve) = Reserve::begin(test) else { return };
-    reserve.cut(&[&reserve.sites.near_gateway, &reserve.sites.far_gateway]);
+    cut(&[&reserve.sites.near_gateway, &reserve.sites.far_gateway]);
     until("it carries", || reserve.part_of_the_relay().is_some_and(|percent| percent > 90));
     reserve.finish();
 }
@@ -222,7 +222,7 @@ fn a_relay_in_reserve_carries_what_the_line_does_in_one_direction_alone() {
     let test =
         "relayed_gateways::a_relay_in_reserve_carries_what_the_line_does_in_one_direction_alone";
     let Some(reserve) = Reserve::begin(test) else { return };
-    reserve.cut(&[&reserve.sites.near_gateway]);
+    cut(&[&reserve.sites.near_gateway]);
     until("it carries what is fetched", || {
         reserve.part_of_the_relay().is_some_and(|percent| percent > 90)
     });
@@ -235,7 +235,7 @@ fn a_relay_in_reserve_carries_acknowledgements_that_the_line_does_not() {
     let test =
         "relayed_gateways::a_relay_in_reserve_carries_acknowledgements_that_the_line_does_not";
     let Some(reserve) = Reserve::begin(test) else { return };
-    reserve.cut(&[&reserve.sites.far_gateway]);
+    cut(&[&reserve.sites.far_gateway]);
     // What was on its way when the line was cut.
     sleep(Duration::from_secs(2));
     until("what is fetched goes on", || reserve.part_of_the_relay().is_some());

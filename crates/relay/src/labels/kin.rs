@@ -1,6 +1,6 @@
 //! Associations of one connection: a host that names a relay by two of its addresses, or by one and
 //! behind another relay, has an association over each. Each has routes of its own; the labels are
-//! those of the connection, and any of the routes carries them.
+//! those of the connection, and a pair that several have registered goes over any route of theirs.
 
 use units::Time;
 use wire::relay::LabelPair;
@@ -17,79 +17,93 @@ impl<K: Ord + Copy> Labels<K> {
     /// destination, and kept by its control connection.
     pub(super) fn kin_with(&self, id: u64, pair: LabelPair) -> Option<u64> {
         let way = self.ways.get(&pair.to)?;
-        let (own, other) = (self.associations.get(&id)?, self.associations.get(&way.association)?);
-        let is_of_one = (own.key, own.owner) == (other.key, other.owner)
-            && own.destination == other.destination
-            && other.ends_at.is_none();
-        let is_same = other.pairs.get(&pair.to).is_some_and(|known| known.from == pair.from);
+        let known = self.associations.get(&way.association)?.pairs.get(&pair.to)?;
+        let is_kept = self.associations[&way.association].ends_at.is_none();
         let is_there = |kin: &&u64| self.associations.contains_key(kin);
         let has_room =
-            other.kin.contains(&id) || other.kin.iter().filter(is_there).count() < MOST_KIN;
-        (is_of_one && is_same && has_room).then_some(way.association)
+            known.kin.contains(&id) || known.kin.iter().filter(is_there).count() < MOST_KIN;
+        let is_kin = self.are_of_one_connection(id, way.association) && is_kept;
+        (is_kin && has_room && known.from == pair.from).then_some(way.association)
     }
 
-    /// One shares the pairs of another one from now on.
-    pub(super) fn add_kin(&mut self, other: u64, id: u64) {
-        let Some(mut kin) =
-            self.associations.get_mut(&other).map(|one| std::mem::take(&mut one.kin))
-        else {
-            return;
-        };
-        kin.retain(|known| *known != id && self.associations.contains_key(known));
+    fn are_of_one_connection(&self, one: u64, other: u64) -> bool {
+        let both = self.associations.get(&one).zip(self.associations.get(&other));
+        both.is_some_and(|(one, other)| {
+            (one.key, one.owner, one.destination) == (other.key, other.owner, other.destination)
+        })
+    }
+
+    /// One shares a pair of another one from now on.
+    pub(super) fn add_kin(&mut self, other: u64, to: u64, id: u64) {
+        let mut kin = self.kin_of(other, to, id).unwrap_or_default();
         kin.push(id);
-        if let Some(other) = self.associations.get_mut(&other) {
-            other.kin = kin;
+        let pair = self.associations.get_mut(&other).and_then(|other| other.pairs.get_mut(&to));
+        if let Some(pair) = pair {
+            pair.kin = kin;
         }
     }
 
-    /// One takes pairs of another one over, and those that share them.
-    pub(super) fn inherit_kin(&mut self, other: u64, id: u64) {
-        let (Some(from), Some(to)) = (self.associations.get(&other), self.associations.get(&id))
-        else {
-            return;
+    /// Those that share a pair of one and could share it of another one, but for that.
+    pub(super) fn kin_of(&self, one: u64, to: u64, other: u64) -> Option<Vec<u64>> {
+        let pair = self.associations.get(&one)?.pairs.get(&to)?;
+        let may = |kin: &&u64| **kin != other && self.are_of_one_connection(**kin, other);
+        Some(pair.kin.iter().filter(may).copied().collect())
+    }
+
+    /// An association has a pair no more: the first one that shares it has it. Whether there is
+    /// one, or it was that one's own part of another one's pair.
+    pub(super) fn leave_to_kin(&mut self, id: u64, to: u64) -> bool {
+        let Some(way) = self.ways.get(&to).copied() else { return false };
+        if way.association != id {
+            let other = self.associations.get_mut(&way.association);
+            if let Some(pair) = other.and_then(|other| other.pairs.get_mut(&to)) {
+                pair.kin.retain(|kin| *kin != id);
+            }
+            return true;
+        }
+        let has_room = |heir: &u64| {
+            let heir = self.associations.get(heir);
+            heir.is_some_and(|heir| heir.pairs.len() < PAIRS_OF_ONE)
         };
-        if from.destination == to.destination {
-            for kin in from.kin.clone().into_iter().filter(|kin| *kin != id) {
-                self.add_kin(id, kin);
+        let Some(ending) = self.associations.get(&id) else { return false };
+        let heard_at = ending.heard_at;
+        let Some(heir) =
+            ending.pairs.get(&to).and_then(|pair| pair.kin.iter().copied().find(has_room))
+        else {
+            return false;
+        };
+        let kin = self.kin_of(id, to, heir).unwrap_or_default();
+        let pair = self.associations.get_mut(&id).and_then(|ending| ending.pairs.remove(&to));
+        let (Some(pair), Some(inheriting)) = (pair, self.associations.get_mut(&heir)) else {
+            return false;
+        };
+        for label in [to, pair.from] {
+            if let Some(way) = self.ways.get_mut(&label) {
+                way.association = heir;
             }
         }
+        let route = pair.route.filter(|at| at.association != id);
+        inheriting.pairs.insert(to, Pair { kin, route, ..pair });
+        inheriting.heard_at = inheriting.heard_at.max(heard_at);
+        true
     }
 
-    /// The pairs of an association that ends are those of the first one that shares them.
-    pub(super) fn leave_to_kin(&mut self, id: u64) {
-        let Some(ending) = self.associations.get(&id) else { return };
-        let heir = ending.kin.iter().find(|kin| self.associations.contains_key(kin)).copied();
-        let Some(heir) = heir else { return };
-        let mut labels: Vec<u64> = ending.pairs.keys().copied().collect();
-        labels.sort_unstable();
-        let (heard_at, room) =
-            (ending.heard_at, PAIRS_OF_ONE - self.associations[&heir].pairs.len());
-        self.inherit_kin(id, heir);
-        for to in labels.into_iter().take(room) {
-            let Some(pair) = self.associations.get_mut(&id).and_then(|own| own.pairs.remove(&to))
-            else {
-                continue;
-            };
-            for label in [to, pair.from] {
-                if let Some(way) = self.ways.get_mut(&label) {
-                    way.association = heir;
-                }
-            }
-            let route = pair.route.filter(|at| at.association != id);
-            if let Some(heir) = self.associations.get_mut(&heir) {
-                heir.pairs.insert(to, Pair { route, ..pair });
-                heir.heard_at = heir.heard_at.max(heard_at);
-            }
-        }
-    }
-
-    /// The route of an association, or of those that share its pairs, between these addresses.
-    pub(super) fn route_from(&self, now: Time, id: u64, place: &DatagramPlace) -> Option<RouteAt> {
+    /// The route of the association that has a pair, or of those that share it, between these
+    /// addresses.
+    pub(super) fn route_from(
+        &self,
+        now: Time,
+        way: &Way,
+        place: &DatagramPlace,
+    ) -> Option<RouteAt> {
         let of = |id: u64| {
             let number = route_of(&self.associations.get(&id)?.routes, now, place)?;
             Some(RouteAt { association: id, number })
         };
-        of(id).or_else(|| self.associations.get(&id)?.kin.iter().find_map(|kin| of(*kin)))
+        of(way.association).or_else(|| {
+            let pair = self.associations.get(&way.association)?.pairs.get(&way.pair)?;
+            pair.kin.iter().find_map(|kin| of(*kin))
+        })
     }
 
     /// That route, if it is bound.

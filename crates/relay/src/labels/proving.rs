@@ -93,7 +93,7 @@ fn cookie(now: Time, id: u64, address: SocketAddr, cookies: &TagKey) -> [u8; COO
 }
 
 /// What the cookie is made of that was given out so many lives ago.
-fn cookie_octets(now: Time, back: u64, id: u64, address: SocketAddr) -> [u8; 34] {
+pub(super) fn cookie_octets(now: Time, back: u64, id: u64, address: SocketAddr) -> [u8; 34] {
     let life = (now.as_nanos() / COOKIE_LIFE.as_nanos()).wrapping_sub(back);
     let ip = match address.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),

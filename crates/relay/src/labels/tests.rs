@@ -199,7 +199,7 @@ fn a_cookie_is_good_for_its_address_its_association_and_a_while() {
     }
     // The destination never becomes the host that dials.
     let cookie_of_far = {
-        let octets = cookie_octets(at(1), 0, 1, FAR.parse().unwrap());
+        let octets = proving::cookie_octets(at(1), 0, 1, FAR.parse().unwrap());
         TagKey::new(&[1; 32]).sign(&octets)
     };
     assert!(!is_bound(&mut labels, at(1), FAR, &bind(1, 0, cookie_of_far, &SECRET)));

@@ -43,15 +43,37 @@ fn associations_of_one_connection_share_its_labels() {
     }
     // What they do not share has its own routes alone.
     assert_eq!(goes_to(labels.handle_datagram(at(1), second, &packet(24, 100))), None);
-    // The one that had the pairs ends: the other one has those that it has registered, and more.
+    // The one that had the pairs ends: the other one has those that it has registered.
     labels.dissociate(1);
-    assert_eq!(labels.counts(), (1, 5));
+    assert_eq!(labels.counts(), (1, 3));
     for label in [20, 22, 28] {
         goes_there_and_back(&mut labels, at(2), label, second);
         assert_eq!(goes_to(labels.handle_datagram(at(2), first, &packet(label, 100))), None);
     }
+    labels.retire(2, &[20]);
+    assert_eq!(goes_to(labels.handle_datagram(at(3), second, &packet(20, 100))), None);
     labels.dissociate(2);
     assert!(labels.ways.is_empty() && labels.keys.is_empty() && labels.pairs == 0);
+}
+
+/// A label that both have registered leads nowhere once both have retired it, and counts once.
+#[test]
+fn a_shared_label_is_there_until_all_have_retired_it() {
+    for order in [[1, 2], [2, 1]] {
+        let mut labels = table();
+        labels.associate(('a', 'a'), (2, &SECRET), to(FAR)).unwrap();
+        labels.register(2, &[pair(10)]).unwrap();
+        let other = "198.51.100.2:4000";
+        bind_at(&mut labels, at(0), 1, place(NEAR));
+        bind_at(&mut labels, at(0), 2, place(other));
+        let [kept, _] = order.map(|id| if id == 1 { other } else { NEAR });
+        labels.retire(order[0], &[20]);
+        assert_eq!(labels.counts(), (2, 4));
+        goes_there_and_back(&mut labels, at(1), 20, place(kept));
+        labels.retire(order[1], &[20]);
+        assert_eq!(labels.counts(), (2, 3));
+        assert_eq!(sent(&mut labels, at(2), kept, 20), None);
+    }
 }
 
 /// The control connection of the one that has the pairs is lost, and made anew.
@@ -80,17 +102,18 @@ fn labels_are_shared_by_few_of_one_host_to_one_destination() {
     let mut labels = table();
     labels.associate(('b', 'b'), (2, &SECRET), to(FAR)).unwrap();
     assert_eq!(labels.register(2, &[pair(10)]), Err(LabelError::Taken));
-    for id in 3..30 {
+    for id in 1_003..1_030 {
         labels.associate(('a', 'a'), (id, &SECRET), to(FAR)).unwrap();
         labels.register(id, &[10, 11].map(pair)).unwrap();
-        assert!(labels.associations.values().all(|one| one.kin.len() <= 15));
+        let mut pairs = labels.associations.values().flat_map(|one| one.pairs.values());
+        assert!(pairs.all(|pair| pair.kin.len() <= 15));
         assert_eq!(labels.counts().1, 4);
     }
-    labels.associate(('a', 'a'), (30, &SECRET), to(ELSEWHERE)).unwrap();
-    labels.register(30, &[pair(11)]).unwrap();
+    labels.associate(('a', 'a'), (1_030, &SECRET), to(ELSEWHERE)).unwrap();
+    labels.register(1_030, &[pair(11)]).unwrap();
     let other = "198.51.100.2:4000";
     bind_at(&mut labels, at(0), 1, place(NEAR));
-    bind_at(&mut labels, at(0), 3, place(other));
+    bind_at(&mut labels, at(0), 1_003, place(other));
     for from in [NEAR, other] {
         assert_eq!(sent(&mut labels, at(1), from, 22), None, "it has gone to the other one");
     }
