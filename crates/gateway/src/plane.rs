@@ -261,10 +261,13 @@ impl Plane {
             self.sites[site.0].counted.malformed += 1;
             return;
         };
-        if let Header::Data(stamp) | Header::Probe(_, stamp) = &header
-            && let Some(link) = &mut self.sites[site.0].link
-        {
-            link.note_arrival(stamp.path, arrival.path);
+        if let Some(link) = &mut self.sites[site.0].link {
+            if let Some(place) = link.slots.place_of(arrival.path) {
+                link.core.handle_delivery(now, place);
+            }
+            if let Header::Data(stamp) | Header::Probe(_, stamp) = &header {
+                link.note_arrival(stamp.path, arrival.path);
+            }
         }
         let message = match header {
             Header::Data(stamp) => self.inner(site, inner, arrival).map(|packet| {

@@ -1,7 +1,7 @@
 //! Which path of a connection has which number of the state machine: a core.
 
 use stripe::RawPath;
-use units::{Span, Time};
+use units::{Span, SubflowId, Time};
 use wire::harp::MOST_PATHS;
 
 /// A further path whose room is smaller than that of the others is used once its room has been the
@@ -74,6 +74,12 @@ impl Slots {
         own.into_iter().chain(self.used.iter().flatten().copied()).find(|path| length <= path.room)
     }
 
+    /// The place of a path.
+    pub(crate) fn place_of(&self, path: SubflowId) -> Option<u8> {
+        let is_it = |(_, used): &(u8, &Option<RawPath>)| used.is_some_and(|used| used.path == path);
+        (0..).zip(&self.used).find(is_it).map(|(place, _)| place)
+    }
+
     /// The number of the path at a place.
     pub(crate) fn number(&self, place: usize) -> Option<u16> {
         self.used.get(place).copied().flatten().map(|path| path.path.0)
@@ -82,8 +88,6 @@ impl Slots {
 
 #[cfg(test)]
 mod tests {
-    use units::SubflowId;
-
     use super::*;
 
     fn path(number: u16, room: usize) -> RawPath {
@@ -101,6 +105,7 @@ mod tests {
         assert_eq!((slots.mask(), slots.number(1)), (0b11, Some(3)));
         slots.handle_paths(at(1), &[path(3, 1_400)]);
         assert_eq!((slots.mask(), slots.number(1)), (0b10, Some(3)));
+        assert_eq!([3, 0].map(|path| slots.place_of(SubflowId(path))), [Some(1), None]);
         let carrying = |length| slots.carrying(0, length);
         assert_eq!(carrying(1_400), Some(path(3, 1_400)), "what has no place takes another");
         assert_eq!(carrying(1_401), None);

@@ -133,6 +133,7 @@ impl<T: Carried> Gateway<T> {
     /// say in what is lost.
     pub fn set_paths(&mut self, now: Time, mask: u8) {
         self.heard.get_or_insert_default();
+        self.liveness.set_present(mask);
         for Relayed { halves, own, .. } in self.connections.values_mut() {
             let Some(ends) = own.as_mut().or(self.site.as_mut()) else { continue };
             halves.sending.land(!mask, &mut ends.paths);
@@ -155,6 +156,20 @@ impl<T: Carried> Gateway<T> {
         }
         for own in self.connections.values_mut().filter_map(|relayed| relayed.own.as_mut()) {
             own.detector.renew(number);
+        }
+    }
+
+    /// Something has come over this side's path of this number. The numbers in what comes are the
+    /// other gateway's, where paths come and go.
+    pub fn handle_delivery(&mut self, now: Time, path: u8) {
+        self.liveness.handle_delivery(now, path);
+    }
+
+    /// Something with the other gateway's number of a path has come.
+    fn note_stamp(&mut self, now: Time, path: u8) {
+        match self.heard {
+            Some(_) => self.note_heard(now, path),
+            None => self.liveness.handle_delivery(now, path),
         }
     }
 
@@ -291,8 +306,7 @@ impl<T: Carried> Gateway<T> {
         if stamp.path >= self.config.paths {
             return;
         }
-        self.liveness.handle_delivery(now, stamp.path);
-        self.note_heard(now, stamp.path);
+        self.note_stamp(now, stamp.path);
         let heard = self.heard_paths(now);
         let return_path = self.liveness.return_path();
         self.note_outside(now, flow, &packet.meta());
@@ -321,8 +335,7 @@ impl<T: Carried> Gateway<T> {
         if stamp.path >= self.config.paths {
             return;
         }
-        self.liveness.handle_delivery(now, stamp.path);
-        self.note_heard(now, stamp.path);
+        self.note_stamp(now, stamp.path);
         let return_path = self.liveness.return_path();
         if self.site.is_some() {
             for relayed in self.connections.values_mut() {

@@ -14,6 +14,9 @@ use crate::{Config, Flow};
 
 /// The direct path is silent if it delivered nothing for so long before the latest delivery.
 const SILENT_AFTER: Span = Span::from_secs(1);
+/// The same of the first path where they come and go: before the other gateway, which hears nothing
+/// meanwhile, takes this one for dead.
+const SILENT_AFTER_LIVE: Span = Span::from_millis(300);
 
 /// Round trips of silence that a gateway may have beyond [`Config::dead_on_short`].
 const ROUND_TRIPS: u64 = 4;
@@ -30,8 +33,9 @@ pub(crate) struct Liveness {
     unanswered: Option<Unanswered>,
     /// When the other gateway said that nothing arrives there.
     deaf_at: Option<Time>,
-    /// In either direction: the other gateway's reports tell of one.
+    /// In either direction, by this side's numbers: the other gateway's reports tell of one.
     delivered: [Time; MOST_PATHS],
+    silent_after: Span,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +56,17 @@ impl Liveness {
             unanswered: None,
             deaf_at: None,
             delivered: [Time::default(); MOST_PATHS],
+            silent_after: SILENT_AFTER,
+        }
+    }
+
+    /// These are the paths that there are, a bit for each: they come and go.
+    pub(crate) fn set_present(&mut self, mask: u8) {
+        self.silent_after = SILENT_AFTER_LIVE;
+        for (path, delivered) in self.delivered.iter_mut().enumerate() {
+            if mask & (1 << path) == 0 {
+                *delivered = Time::default();
+            }
         }
     }
 
@@ -82,7 +97,7 @@ impl Liveness {
     pub(crate) fn return_path(&self) -> u8 {
         let latest = (0_u8..).zip(self.delivered).max_by_key(|(_, at)| *at);
         match latest {
-            Some((path, at)) if at > self.delivered[0] + SILENT_AFTER => path,
+            Some((path, at)) if at > self.delivered[0] + self.silent_after => path,
             _ => 0,
         }
     }

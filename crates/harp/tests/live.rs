@@ -283,6 +283,32 @@ fn what_another_gateway_says_is_doubted_now_and_then() {
     assert_eq!(doubted.collect::<Vec<_>>(), [0b101; 5]);
 }
 
+/// Acknowledgements went over the first path for a second after it had died, which is longer than
+/// the other gateway waits: its hosts' packets took the usual route. And they took the path with the
+/// number that the other gateway has for what it delivers over, whatever this side has for it.
+#[test]
+fn what_returns_takes_a_path_that_delivers() {
+    let mut gateway = Gateway::new(Time::ZERO, &Config::modern(3));
+    gateway.set_paths(Time::ZERO, 0b111);
+    let at = |millis| Time::ZERO + Span::from_millis(1_000 + millis);
+    let mut returns = |delivered: u8, millis: u64| {
+        let stamp = Stamp { path: 1, sent: 0, srtt: 10_000, is_paired: false };
+        gateway.handle_delivery(at(millis), delivered);
+        gateway.handle_outside(at(millis), FLOW, Message::Probe(stamp), false);
+        while gateway.poll_output().is_some() {}
+        gateway.handle_inside(at(millis), FLOW, Packet(ACK));
+        let outputs = std::iter::from_fn(|| gateway.poll_output());
+        let mut paths = outputs.filter_map(|output| match output {
+            Output::Outside(_, path, Message::Return(_)) => Some(path),
+            _ => None,
+        });
+        paths.next().expect("it returns")
+    };
+    let found = [(0, 0), (2, 299), (2, 300), (2, 301), (1, 302), (0, 303), (2, 603), (2, 604)]
+        .map(|(path, millis)| returns(path, millis));
+    assert_eq!(found, [0, 0, 0, 2, 1, 0, 0, 2]);
+}
+
 /// The segments with payload that leave now.
 fn leaving(gateway: &mut Gateway<Packet>) -> u32 {
     let outputs = std::iter::from_fn(|| gateway.poll_output());
