@@ -284,8 +284,8 @@ fn what_another_gateway_says_is_doubted_now_and_then() {
 }
 
 /// Acknowledgements went over the first path for a second after it had died, which is longer than
-/// the other gateway waits: its hosts' packets took the usual route. And they took the path with the
-/// number that the other gateway has for what it delivers over, whatever this side has for it.
+/// the other gateway waits: its hosts' packets took the usual route. And they took the path with
+/// the number that the other gateway has for what it delivers over, whatever this side has for it.
 #[test]
 fn what_returns_takes_a_path_that_delivers() {
     let mut gateway = Gateway::new(Time::ZERO, &Config::modern(3));
