@@ -67,7 +67,7 @@ fn a_relay_is_one_more_path_between_gateways() {
     assert_eq!(counter(&sites.far_gateway, "normal_packets"), 0);
 }
 
-/// The second path leads over two relays, of which the first one reaches the second one alone.
+/// The second path leads over two relays, and the third one to the second of these directly.
 #[test]
 fn a_relay_behind_another_is_a_path_between_gateways() {
     let test = "relayed_gateways::a_relay_behind_another_is_a_path_between_gateways";
@@ -85,6 +85,10 @@ fn a_relay_behind_another_is_a_path_between_gateways() {
     sites.far_gateway.sh(slow);
     behind.sh(slow);
     trust_at(&sites.near_gateway, &behind, "10.8.3.2");
+    sites.near_gateway.cable(&behind, "wan5");
+    sites.near_gateway.address("wan5", &["10.8.5.1/24"]);
+    behind.address("wan5", &["10.8.5.2/24"]);
+    trust_at(&sites.near_gateway, &behind, "10.8.5.2");
     let key = sites.near_gateway.anabranch(&["keys"]).stdout.trim().to_string();
     let words = ["keys", "trust", "sender", &key, "near", "--may", "relay", "--relay"];
     let trusted = relay.anabranch(&[&words[..], &["10.8.3.2:*"]].concat());
@@ -92,13 +96,15 @@ fn a_relay_behind_another_is_a_path_between_gateways() {
     let _behind = listening(&behind, &["relay"]);
     let file = sites.near_gateway.home.join("gateway.toml");
     let with = fs::read_to_string(&file).unwrap();
-    fs::write(&file, with.replace("\"10.8.1.2\"", "\"10.8.3.2,through=10.8.1.2\"")).unwrap();
+    let both = "\"10.8.5.2\", \"10.8.3.2,through=10.8.1.2\"";
+    fs::write(&file, with.replace("\"10.8.1.2\"", both)).unwrap();
     let _web = web(&sites.far, "10.2.0.2");
     let (_near, _far) = sites.start();
     let mut fetching = sites.fetch_on("http://10.2.0.2:8000/data");
-    until("both paths carry", || carrying(&sites.far_gateway) == 2);
+    until("all three carry", || carrying(&sites.far_gateway) == 3);
     let shown = status(&sites.near_gateway)["paths"].to_string();
     assert!(shown.contains("via 10.8.1.2, 10.8.3.2"), "{shown}");
+    assert!(shown.contains("via 10.8.5.2"), "{shown}");
     assert!(fetching.try_wait().unwrap().is_none(), "all files were whole");
     let _ = Command::new("kill").arg(fetching.id().to_string()).status();
     fetching.wait().unwrap();

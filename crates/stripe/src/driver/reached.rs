@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use units::Time;
 
+use super::routes::unmapped;
 use crate::preamble::ListeningLead;
 
 /// The relays by way of which peers reach the listening sockets.
@@ -22,7 +23,7 @@ impl Reached {
 
     /// A datagram arrived that is none of a connection's.
     pub(super) fn handle_datagram(&mut self, now: Time, from: SocketAddr, datagram: &[u8]) {
-        let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+        let from = unmapped(from);
         for one in self.leads.iter().filter(|one| one.relay == from) {
             one.lead.0.handle_datagram(now, from, datagram);
             self.due = Some(now);

@@ -20,6 +20,11 @@ const MOST_BLOCKED: usize = 256 << 10;
 /// The wait before a failing socket is opened again.
 const REOPEN: Span = Span::from_secs(1);
 
+/// An address of IPv4 that is written in IPv6, as sockets of both have it, as such.
+pub(super) fn unmapped(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
 /// What observers know a route by.
 #[derive(Clone)]
 pub(super) struct RouteName {
@@ -31,8 +36,7 @@ pub(super) struct RouteName {
 impl RouteName {
     /// A route that the peer has opened, before it has a number.
     pub(super) fn of(from: SocketAddr) -> RouteName {
-        let from = SocketAddr::new(from.ip().to_canonical(), from.port());
-        RouteName { number: RouteId(0), path: PathId(0), text: from.to_string() }
+        RouteName { number: RouteId(0), path: PathId(0), text: unmapped(from).to_string() }
     }
 }
 

@@ -230,7 +230,8 @@ fn show_sites(rows: &[Value]) {
             *failure = path["failure"].as_str().unwrap_or(failure);
         }
         for (way, failure) in silent {
-            outln!("  {:31} no answer  {}", clean(way), clean(failure));
+            let line = format!("  {:31} no answer  {}", clean(way), clean(failure));
+            outln!("{}", line.trim_end());
         }
     }
 }
