@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+pub use sys::datagram::unmapped;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use units::{Bytes, Rate};
@@ -171,12 +172,6 @@ pub fn reachable(listeners: &[TcpListener]) -> Vec<SocketAddr> {
         }
     }
     addresses
-}
-
-/// The address itself, or the IPv4 address in an IPv4-mapped one of an IPv6 socket.
-#[must_use]
-pub fn unmapped(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// Ends the direction towards the peer, which then reads the end of the stream.

@@ -24,6 +24,7 @@ use net::interfaces::own_addresses;
 use peer::metrics::Counter;
 use peer::{Error, Fingerprint, random};
 use stripe::{Arrivals, Arrived, EcnCodepoint, Outgoing, Passing, UdpSocket};
+use sys::datagram::unmapped;
 use sys::poll::{Interest, Poller, Ready, Waker};
 use units::{Rate, Span, Time};
 use wire::datagram::Outer;
@@ -395,7 +396,7 @@ impl DatagramsState {
     /// Passes on what came together.
     fn pass(&mut self, shared: &DatagramsShared, socket: usize, arrived: &Arrived<'_>) {
         let Arrived { bytes, segment, from, to, ecn, .. } = arrived;
-        let address = SocketAddr::new(from.ip().to_canonical(), from.port());
+        let address = unmapped(*from);
         let from = DatagramPlace { address, local: *to, socket };
         let now = shared.clock.now();
         let mut rest = &bytes[..];

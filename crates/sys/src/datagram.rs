@@ -2,8 +2,19 @@
 
 use std::io;
 use std::mem::{size_of, zeroed};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd};
+
+/// The address itself, or the IPv4 address in an IPv4-mapped one of an IPv6 socket.
+#[must_use]
+pub fn unmapped(address: SocketAddr) -> SocketAddr {
+    let SocketAddr::V6(long) = address else { return address };
+    match long.ip().to_ipv4_mapped() {
+        Some(ip) => SocketAddr::V4(SocketAddrV4::new(ip, long.port())),
+        // A link-local address is one with its scope.
+        None => address,
+    }
+}
 
 /// Datagrams of one size for one destination, and the octet that stands in their IP headers.
 #[derive(Clone, Copy, Debug)]
@@ -135,6 +146,15 @@ mod tests {
     use std::net::UdpSocket;
 
     use super::*;
+
+    #[test]
+    fn an_address_is_unmapped_and_keeps_its_scope() {
+        let of = |text: &str| unmapped(text.parse().unwrap()).to_string();
+        assert_eq!(of("[::ffff:192.0.2.1]:7"), "192.0.2.1:7");
+        for own in ["192.0.2.1:7", "[2001:db8::1]:7", "[fe80::1%2]:7", "[::1]:7"] {
+            assert_eq!(of(own), own);
+        }
+    }
 
     #[test]
     fn datagrams_arrive_whole_and_apart() {

@@ -12,6 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
+use net::socket::unmapped;
 use stripe::{Endpoint, Lead, Preamble};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -130,7 +131,7 @@ impl Preamble for PunchedRoute {
 
     fn handle_datagram(&self, now: Time, from: SocketAddr, datagram: &[u8]) {
         if self.key.is_own(datagram) {
-            let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+            let from = unmapped(from);
             // One from another interface of the host is for another route. The first one counts: a
             // translator has one port for this destination.
             if from.ip() == self.dialed.ip() {

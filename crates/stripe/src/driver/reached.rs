@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use sys::datagram::unmapped;
 use units::Time;
 
-use super::routes::unmapped;
 use crate::preamble::ListeningLead;
 
 /// The relays by way of which peers reach the listening sockets.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
+use sys::datagram::unmapped;
 use units::{PathId, Span, SubflowId, Time};
 
 use super::link::Link;
@@ -19,11 +20,6 @@ use crate::{Class, ConnectError, Route, RouteId};
 const MOST_BLOCKED: usize = 256 << 10;
 /// The wait before a failing socket is opened again.
 const REOPEN: Span = Span::from_secs(1);
-
-/// An address of IPv4 that is written in IPv6, as sockets of both have it, as such.
-pub(super) fn unmapped(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
-}
 
 /// What observers know a route by.
 #[derive(Clone)]
