@@ -1,5 +1,6 @@
 //! Instants and durations in whole nanoseconds.
 
+use alloc::format;
 use core::fmt;
 use core::ops::{Add, AddAssign, Div, Mul, Sub};
 use core::str::FromStr;
@@ -189,13 +190,15 @@ impl fmt::Display for Time {
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let secs = self.as_secs_f64();
-        match self.0 {
-            0..1_000 => write!(f, "{} ns", self.0),
-            1_000..1_000_000 => write!(f, "{:.3} µs", secs * 1e6),
-            1_000_000..1_000_000_000 => write!(f, "{:.3} ms", secs * 1e3),
-            _ => write!(f, "{secs:.3} s"),
-        }
+        let (figure, unit) = match self.0 {
+            0..1_000 => return write!(f, "{} ns", self.0),
+            1_000..1_000_000 => (1e6, "µs"),
+            1_000_000..1_000_000_000 => (1e3, "ms"),
+            _ => (1.0, "s"),
+        };
+        let digits = format!("{:.3}", self.as_secs_f64() * figure);
+        let digits = digits.trim_end_matches('0').trim_end_matches('.');
+        write!(f, "{digits} {unit}")
     }
 }
 
@@ -263,7 +266,15 @@ mod tests {
     fn reads_and_prints() {
         assert_eq!("2.13 s".parse(), Ok(Span::from_millis(2_130)));
         assert_eq!("50us".parse(), Ok(Span::from_micros(50)));
-        assert_eq!(Span::from_micros(1_500).to_string(), "1.500 ms");
+        for (micros, text) in [
+            (0, "0 ns"),
+            (200, "200 µs"),
+            (1_500, "1.5 ms"),
+            (16_000, "16 ms"),
+            (60_000_005, "60 s"),
+        ] {
+            assert_eq!(Span::from_micros(micros).to_string(), text);
+        }
         assert!("10".parse::<Span>().is_err());
     }
 

@@ -149,6 +149,23 @@ fn both_carriers_lead_over_a_relay() {
 }
 
 /// `anabranch host` relays at the port at which it receives.
+/// The zone of the near host's address is no part of its IP address, and the relay answers to it.
+#[test]
+fn a_relay_at_a_link_local_address_carries_over_both() {
+    let test = "relays_udp::a_relay_at_a_link_local_address_carries_over_both";
+    let Some((scratch, near, far)) = two_hosts(test) else { return };
+    let (relay, _) = behind_a_relay(&near, &far, &scratch);
+    near.address("lan0", &["fe80::1/64"]);
+    relay.address("lan0", &["fe80::2/64"]);
+    trust_at(&near, &relay, "fe80::2%lan0");
+    let _relay = listening(&relay, &["relay"]);
+    for carrier in ["tcp", "udp"] {
+        let more = ["--carrier", carrier, "--relay", "fe80::2%lan0", "--relays-only"];
+        let sent = near.send(&far.receive(), "10.1.0.2", SHORT, &more);
+        sent.assert_carried(&["fe80::1 > fe80::2"]);
+    }
+}
+
 #[test]
 fn a_host_with_other_services_relays_over_udp() {
     let test = "relays_udp::a_host_with_other_services_relays_over_udp";

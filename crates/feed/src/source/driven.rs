@@ -486,6 +486,7 @@ impl Driven {
                         why = "the demand was not met".into();
                     }
                 }
+                Output::TakenBack => why = "they brought most of the last draws".into(),
                 Output::Silent => {
                     self.said.push("the collector has not said for 10 s what arrives".into());
                 }

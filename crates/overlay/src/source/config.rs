@@ -46,6 +46,10 @@ pub struct SourceConfig {
     /// The paths that are drawn anew while the source is not satisfied; `None` keeps the first ones
     /// for ever.
     pub reselect: Option<Reselect>,
+    /// After so many draws in a row of which none satisfies the source, the best of them is taken
+    /// back for as many judgements, and twice as many each time. `None` draws on, as the paper's
+    /// search does.
+    pub take_back: Option<u32>,
     /// The shortest control interval.
     pub interval: Span,
     /// The least number of round trips of the longest path in a control interval.
@@ -100,6 +104,7 @@ impl SourceConfig {
             initial: Initial::MaxMin,
             choice: Choice::Uniform,
             reselect: Some(Reselect::Paths),
+            take_back: Some(8),
             interval: Span::from_millis(200),
             round_trips: 10,
             start: 2,
@@ -125,6 +130,7 @@ impl SourceConfig {
             paths,
             control,
             reselect: None,
+            take_back: None,
             interval,
             round_trips: 0,
             slack: 0,

@@ -5,10 +5,35 @@ use alloc::vec::Vec;
 use units::{Bytes, PathId, Time};
 
 use super::path::SourcePath;
+use super::search::{EarlierDraw, SearchState};
 use super::{Judgement, Output, Phase, Source};
+use crate::choice::Reselect;
 use crate::start::Initial;
 
 impl Source {
+    /// The present draw brought this share of what was offered, which is too little: the next one,
+    /// or the best of the last ones again, for a while.
+    pub(super) fn draw_on(&mut self, now: Time, rule: Reselect, share: f64) {
+        if let Some(draws) = self.config.take_back.filter(|_| rule != Reselect::Everything) {
+            if self.search.rests(share) {
+                return;
+            }
+            let candidates = self.paths.iter().map(|path| path.candidate).collect();
+            if let Some(best) = self.search.handle_draw(draws, EarlierDraw { candidates, share }) {
+                self.outputs.push_back(Output::TakenBack);
+                self.use_paths(now, best);
+                return;
+            }
+            if self.search.rest > 0 {
+                return;
+            }
+        }
+        match rule {
+            Reselect::Least => self.draw_least(now),
+            Reselect::Paths | Reselect::Everything => self.draw_all(now),
+        }
+    }
+
     /// 1-reselection: replaces the path that brought least.
     pub(super) fn draw_least(&mut self, now: Time) {
         let used: Vec<usize> = self.paths.iter().map(|path| path.candidate).collect();
@@ -21,9 +46,14 @@ impl Source {
         }
     }
 
-    /// k-reselection. A candidate that is drawn again keeps its path.
+    /// k-reselection.
     pub(super) fn draw_all(&mut self, now: Time) {
-        let mut drawn = self.candidates.choose(now, self.paths.len());
+        let drawn = self.candidates.choose(now, self.paths.len());
+        self.use_paths(now, drawn);
+    }
+
+    /// Uses these candidates. One that is used already keeps its path.
+    fn use_paths(&mut self, now: Time, mut drawn: Vec<usize>) {
         let mut left = Vec::new();
         for slot in 0..self.paths.len() {
             let own = self.paths[slot].candidate;
@@ -136,6 +166,7 @@ impl Source {
     pub(super) fn fail(&mut self, now: Time, slot: usize) {
         let failed = self.paths[slot].candidate;
         self.candidates.handle_failure(now, failed);
+        self.search = SearchState::default();
         let used: Vec<usize> = self.paths.iter().map(|path| path.candidate).collect();
         let candidate = self.candidates.draw(now, &used).unwrap_or(failed);
         let path = self.open(now, candidate);

@@ -6,6 +6,7 @@ use units::{Span, Time};
 
 use super::config::{Demand, SourceConfig};
 use super::path::SourcePath;
+use super::search::SearchState;
 use super::{Begin, Counted, Judgement, Output, Phase, Source};
 use crate::choice::Reselect;
 use crate::controller::ProbeResult;
@@ -106,16 +107,25 @@ impl Source {
             return;
         }
         let satisfied = self.keeps_up(now, &begin);
+        let share = self.share(now, &begin);
         // One that was satisfied may only have been pushed aside by the draws of others.
         let has_grace = self.config.grace && self.judgement.satisfied == Some(true);
         self.judgement = Judgement { from: now, counted: None, satisfied: Some(satisfied) };
         self.outputs.push_back(Output::Judged { satisfied });
         match self.config.reselect {
-            Some(Reselect::Least | Reselect::Paths) if satisfied || has_grace => {}
-            Some(Reselect::Least) => self.draw_least(now),
-            Some(Reselect::Paths | Reselect::Everything) => self.draw_all(now),
+            Some(Reselect::Least | Reselect::Paths) if satisfied || has_grace => {
+                self.search = SearchState::default();
+            }
+            Some(rule) => self.draw_on(now, rule, share),
             None => {}
         }
+    }
+
+    /// The share of what was offered that was received.
+    fn share(&self, now: Time, begin: &Counted) -> f64 {
+        let offered = self.load.offered(now) - begin.offered;
+        let received = (self.received - begin.received).as_f64();
+        if offered > 0.0 { received / offered } else { 1.0 }
     }
 
     fn keeps_up(&self, now: Time, begin: &Counted) -> bool {

@@ -59,6 +59,7 @@ mod intervals;
 mod load;
 mod path;
 mod report;
+mod search;
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -71,6 +72,7 @@ use candidates::Candidates;
 use load::Load;
 use path::SourcePath;
 use report::Arrivals;
+use search::SearchState;
 
 pub use config::{Demand, SourceConfig};
 pub use path::PathView;
@@ -101,6 +103,8 @@ pub enum Output {
         /// Whether the source keeps its paths.
         satisfied: bool,
     },
+    /// A draw brought less than the one before it, whose paths are used again.
+    TakenBack,
     /// No report has come for [`SourceConfig::silence`].
     Silent,
 }
@@ -159,6 +163,7 @@ pub struct Source {
     /// The begin of the present interval.
     begin: Option<Begin>,
     judgement: Judgement,
+    search: SearchState,
     received: Bytes,
     draws: u64,
     next: u32,
@@ -238,6 +243,7 @@ impl Source {
             arrivals: Arrivals::new(),
             begin: None,
             judgement: Judgement { from: Time::ZERO, counted: None, satisfied: None },
+            search: SearchState::default(),
             received: Bytes::ZERO,
             draws: 0,
             next: 0,

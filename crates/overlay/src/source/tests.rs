@@ -189,8 +189,11 @@ fn an_unsatisfied_source_draws_until_it_is_satisfied() {
     for (rule, seed) in [(Reselect::Paths, 1), (Reselect::Least, 2)] {
         let mut capacities = [Rate::mbit(1); 6];
         (capacities[4], capacities[5]) = (Rate::mbit(4), Rate::mbit(3));
-        let mut model =
-            Model::new(SourceConfig { reselect: Some(rule), ..live() }, &capacities, seed);
+        let mut model = Model::new(
+            SourceConfig { reselect: Some(rule), take_back: None, ..live() },
+            &capacities,
+            seed,
+        );
         model.run(60 * 60);
         assert_eq!(model.source.is_satisfied(), Some(true), "{rule:?}");
         let draws = model.source.draws();
@@ -203,6 +206,44 @@ fn an_unsatisfied_source_draws_until_it_is_satisfied() {
         // All that was written over the paths of before has arrived.
         assert_eq!((model.open.len(), model.source.draining().len()), (2, 0));
     }
+}
+
+/// Of six relays two carry 4 of 5 Mbit/s together, and any other two at most 2.5.
+fn short(take_back: Option<u32>, rule: Reselect) -> Model {
+    let mut capacities = [Rate::kbit(500); 6];
+    (capacities[4], capacities[5]) = (Rate::mbit(2), Rate::mbit(2));
+    let config = SourceConfig { take_back, reselect: Some(rule), ..live() };
+    Model::new(config, &capacities, 3)
+}
+
+/// What a source whose demand cannot be met gets in the long run.
+#[test]
+fn the_best_of_some_draws_is_taken_back() {
+    for rule in [Reselect::Paths, Reselect::Least] {
+        let [draws_on, takes_back] = [None, Some(8)].map(|take_back| {
+            let mut model = short(take_back, rule);
+            model.run(60 * 300);
+            let before = model.source.received();
+            model.run(60 * 144);
+            (model.source.received() - before).as_f64() * 8.0 / (12.0 * 144.0) / DEMAND.as_f64()
+        });
+        assert!(takes_back > 0.72, "{rule:?}: {takes_back} of the demand, of .8");
+        assert!(draws_on < 0.6, "{rule:?}: {draws_on}");
+    }
+}
+
+#[test]
+fn no_draw_is_taken_back_to_a_path_that_has_failed() {
+    let mut model = short(Some(8), Reselect::Paths);
+    // Some draws, and then none of them counts.
+    model.run(60 * 5);
+    let path = model.source.paths().next().unwrap().path;
+    model.source.handle_path_failed(model.now, path);
+    model.obey();
+    let before = model.outputs.len();
+    model.run(60 * 7 + 10);
+    assert!(!model.outputs[before..].contains(&Output::TakenBack));
+    assert!(model.source.draws() >= 12, "it draws on: {}", model.source.draws());
 }
 
 /// Half of its production for a minute, then all of it again, and then none.

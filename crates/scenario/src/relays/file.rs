@@ -32,6 +32,7 @@ const SOURCE_KEYS: &[&str] = &[
     "draw",
     "tolerance",
     "grace",
+    "take_back",
 ];
 
 /// A scenario file with sources.
@@ -169,6 +170,7 @@ fn feed(section: &Section<'_>, candidates: usize) -> Result<Feed, ConfigError> {
         return Err(section.error("paths", Problem::Sense("leaves fewer candidates than paths")));
     }
     let judged = section.get("draw").map_or(Ok(base.judged), |value| whole(&value, 1_000_000))?;
+    let takes_back = section.get("take_back").map_or(Ok(true), |value| value.boolean())?;
     let always = section.get("always").map_or(Ok(false), |value| value.boolean())?;
     let core = SourceConfig {
         demand: if always { Demand::Fixed(rate) } else { base.demand },
@@ -181,6 +183,7 @@ fn feed(section: &Section<'_>, candidates: usize) -> Result<Feed, ConfigError> {
         counted: judged.div_ceil(2),
         tolerance: or("tolerance", base.tolerance, 1.0)?,
         grace: section.get("grace").map_or(Ok(base.grace), |value| value.boolean())?,
+        take_back: base.take_back.filter(|_| takes_back),
         ..base
     };
     let mut production = vec![(Span::ZERO, rate)];

@@ -243,6 +243,7 @@ impl Source {
                 | Output::Resume(_)
                 | Output::Interval
                 | Output::Judged { .. }
+                | Output::TakenBack
                 | Output::Silent => {}
             }
         }

@@ -123,6 +123,30 @@ pub(crate) fn rates(options: &Options) {
     }
 }
 
+/// Relays that carry .8 of what is demanded: what all sources get of that in the last 40 minutes of
+/// an hour, with draws that are taken back, and without.
+pub(crate) fn short(options: &Options) {
+    let (from, until) = (Span::from_secs(1_200), Span::from_secs(3_600));
+    let (_, setting) = settings().swap_remove(0);
+    let setting = RateStudy { supply: 0.8, ..setting };
+    for (rule_name, rule) in RULES {
+        for takes_back in [true, false] {
+            let found = parallel(options, options.runs, |seed| {
+                let mut feeds = feeds(&setting, seed, rule, false, until);
+                if !takes_back {
+                    feeds.sources.iter_mut().for_each(|feed| feed.core.take_back = None);
+                }
+                let outcome = follow(&feeds, Seed(seed), STEP, |_, _| false).unwrap();
+                let got = (0..feeds.sources.len()).map(|source| outcome.rate(source, from, until));
+                let capacity: f64 = feeds.relays.iter().map(|relay| relay.capacity.as_f64()).sum();
+                got.map(Rate::as_f64).sum::<f64>() / capacity
+            });
+            let how = if takes_back { "takes back" } else { "draws on" };
+            print(&format!("short {rule_name} {how}"), found);
+        }
+    }
+}
+
 fn behind(feeds: &Feeds, source: usize, course: &Course) -> f64 {
     course.backlog.as_f64() * 8.0 / feeds.sources[source].production[0].1.as_f64()
 }

@@ -68,11 +68,12 @@ fn main() {
             "rates" => feeds::rates(&options),
             "quiet" => feeds::quiet(&options),
             "events" => feeds::events(&options),
+            "short" => feeds::short(&options),
             "scale" => scale(),
             other => {
                 panic!(
                     "no part {other}: there are lp, signal, choices, churn, running, mesh, scale, \
-                     draws, rates, quiet, events"
+                     draws, rates, quiet, events, short"
                 )
             }
         }

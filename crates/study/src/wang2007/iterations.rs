@@ -118,6 +118,7 @@ fn feeds(case: &Case, seed: Seed) -> Option<Feeds> {
             slack: 1,
             slack_time: Span::ZERO,
             grace: false,
+            take_back: None,
             ..SourceConfig::live(demand)
         },
         ..Feed::new(demand)

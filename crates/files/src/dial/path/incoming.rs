@@ -121,7 +121,8 @@ impl Incoming {
     /// Drops the server if it is silent on all its paths although connections to it are open.
     fn drop_if_silent(&self, now: Time, session: &Session) {
         if !self.requests.is_empty() && self.arrival.note_waiting(self.server, now) >= SILENCE {
-            let reason = format!("it has sent nothing of what it was asked for, for {SILENCE}");
+            let silence = SILENCE.brief();
+            let reason = format!("it has sent nothing of what it was asked for, for {silence}");
             self.drop_server(Error::Stopped { reason }, session);
         }
     }

@@ -437,7 +437,9 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
         self.events.notice(format!(
             "{}: {buffer} holds less than the path does in its round trip of {}; several \
              connections carry it together, {} at present (a larger {setting} makes one enough)",
-            self.facts.path.plan.name, reading.rtt, reading.connections
+            self.facts.path.plan.name,
+            reading.rtt.brief(),
+            reading.connections
         ));
     }
 

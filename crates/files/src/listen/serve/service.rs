@@ -180,7 +180,7 @@ impl Service for ServeService {
         if let Some(summary) = fetch.take_completion(self.clock.now()) {
             self.fetches().remove(&fetch.id);
             let Summary { total, moved, elapsed, .. } = &summary;
-            let text = format!("has everything, {total}; {moved} were sent in {elapsed}");
+            let text = format!("has everything, {total}; {moved} were sent in {}", elapsed.brief());
             self.notice(&fetch.label(from), &text);
             // With `once` it is the result of the whole command.
             if !self.options.once {
