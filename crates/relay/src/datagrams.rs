@@ -13,7 +13,7 @@ mod sockets;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Wake};
@@ -24,7 +24,7 @@ use net::interfaces::own_addresses;
 use peer::metrics::Counter;
 use peer::{Error, Fingerprint, random};
 use stripe::{Arrivals, Arrived, EcnCodepoint, Outgoing, Passing, UdpSocket};
-use sys::datagram::unmapped;
+use sys::datagram::{mapped, unmapped};
 use sys::poll::{Interest, Poller, Ready, Waker};
 use units::{Rate, Span, Time};
 use wire::datagram::Outer;
@@ -502,11 +502,8 @@ fn send(
     (bytes, segment, ecn): (&[u8], usize, Option<EcnCodepoint>),
 ) {
     let socket = &shared.sockets.all()[to.socket];
-    let address = match to.address.ip() {
-        IpAddr::V4(ip) if socket.local().is_ipv6() => ip.to_ipv6_mapped().into(),
-        ip => ip,
-    };
-    let address = SocketAddr::new(address, to.address.port());
+    let is_of_both = socket.local().is_ipv6();
+    let address = if is_of_both { mapped(to.address) } else { to.address };
     for bytes in bytes.chunks(segment.saturating_mul(socket.most_segments())) {
         let outgoing =
             Outgoing { to: address, source: to.local, ecn, is_lower_effort: false, bytes, segment };

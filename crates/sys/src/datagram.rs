@@ -16,6 +16,15 @@ pub fn unmapped(address: SocketAddr) -> SocketAddr {
     }
 }
 
+/// The address as a socket of IPv6 for both families has it: an IPv4 one is mapped.
+#[must_use]
+pub fn mapped(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V4(short) => SocketAddr::new(short.ip().to_ipv6_mapped().into(), short.port()),
+        SocketAddr::V6(_) => address,
+    }
+}
+
 /// Datagrams of one size for one destination, and the octet that stands in their IP headers.
 #[derive(Clone, Copy, Debug)]
 pub struct Classed<'a> {
@@ -148,9 +157,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_unmapped_and_keeps_its_scope() {
+    fn an_address_is_mapped_and_unmapped_and_keeps_its_scope() {
         let of = |text: &str| unmapped(text.parse().unwrap()).to_string();
         assert_eq!(of("[::ffff:192.0.2.1]:7"), "192.0.2.1:7");
+        let back = |text: &str| mapped(text.parse().unwrap()).to_string();
+        assert_eq!(back("192.0.2.1:7"), "[::ffff:192.0.2.1]:7");
+        assert_eq!(back("[fe80::1%2]:7"), "[fe80::1%2]:7");
         for own in ["192.0.2.1:7", "[2001:db8::1]:7", "[fe80::1%2]:7", "[::1]:7"] {
             assert_eq!(of(own), own);
         }

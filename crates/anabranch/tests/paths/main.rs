@@ -212,6 +212,8 @@ fn link_local_addresses_with_a_zone() {
         let stray = sent.stdout.lines().find(|line| line.contains("\"name\":\"wan1\""));
         assert_eq!(stray, None, "{to}: {}", sent.said());
     }
+    let over_udp = near.send(&far.receive(), "fe80::2%wan0", SHORT, &["--carrier", "udp"]);
+    over_udp.assert_carried(&["fe80::1 > fe80::2"]);
 }
 
 #[test]

@@ -46,11 +46,11 @@ impl SearchState {
     /// A draw brought too little. After `draws` in a row a rest begins, as many judgements long the
     /// first time and twice as long each time: returns the candidates of the best of them, if that
     /// is another one.
-    pub(super) fn handle_draw(&mut self, draws: u32, drawn: EarlierDraw) -> Option<Vec<usize>> {
+    pub(super) fn handle_draw(&mut self, draws: u32, present: EarlierDraw) -> Option<Vec<usize>> {
         self.drawn += 1;
-        let is_best = self.best.as_ref().is_none_or(|best| drawn.share >= best.share);
+        let is_best = self.best.as_ref().is_none_or(|best| present.share >= best.share);
         if is_best {
-            self.best = Some(drawn);
+            self.best = Some(present);
         }
         if self.drawn < draws {
             return None;

@@ -196,8 +196,9 @@ impl TranslatorTest {
     }
 
     fn other(&self) -> Option<SocketAddr> {
-        let port = self.told[0]?.other?;
-        Some(SocketAddr::new(self.relay.ip(), port))
+        let (mut other, port) = (self.relay, self.told[0]?.other?);
+        other.set_port(port);
+        Some(other)
     }
 
     /// What was found for a socket with this local address; `None` if the relay did not answer, as

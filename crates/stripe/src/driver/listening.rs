@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustls::ServerConfig;
 use secure::{ConnectionId, Established, ListenEvent, Secret};
+use sys::datagram::mapped;
 use tokio::sync::mpsc;
 use units::{SubflowId, Time};
 
@@ -269,9 +270,7 @@ fn seen_from(local: SocketAddr, to: SocketAddr) -> Option<SocketAddr> {
     match (local.ip(), to.ip()) {
         (IpAddr::V4(_), IpAddr::V4(_)) | (IpAddr::V6(_), IpAddr::V6(_)) => Some(to),
         // One of IPv6 at all addresses has both families.
-        (IpAddr::V6(own), IpAddr::V4(ip)) if own.is_unspecified() => {
-            Some(SocketAddr::new(ip.to_ipv6_mapped().into(), to.port()))
-        }
+        (IpAddr::V6(own), IpAddr::V4(_)) if own.is_unspecified() => Some(mapped(to)),
         _ => None,
     }
 }

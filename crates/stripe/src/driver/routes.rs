@@ -229,8 +229,9 @@ impl RouteEnd {
 
     /// The local address, as far as it is known.
     pub(super) fn local(&self, sockets: &Sockets) -> Option<SocketAddr> {
-        let local = sockets.get(self.socket)?.local();
-        Some(SocketAddr::new(self.source.unwrap_or(local.ip()), local.port()))
+        let mut local = sockets.get(self.socket)?.local();
+        local.set_ip(self.source.unwrap_or(local.ip()));
+        Some(local)
     }
 
     /// Forgets what waits for the socket.
