@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use units::{Bytes, PathId, Time};
 
 use super::path::SourcePath;
-use super::search::{EarlierDraw, SearchState};
+use super::search::{AfterDraw, EarlierDraw, SearchState};
 use super::{Judgement, Output, Phase, Source};
 use crate::choice::Reselect;
 use crate::start::Initial;
@@ -15,17 +15,14 @@ impl Source {
     /// or the best of the last ones again, for a while.
     pub(super) fn draw_on(&mut self, now: Time, rule: Reselect, share: f64) {
         if let Some(draws) = self.config.take_back.filter(|_| rule != Reselect::Everything) {
-            if self.search.rests(share) {
-                return;
-            }
             let candidates = self.paths.iter().map(|path| path.candidate).collect();
-            if let Some(best) = self.search.handle_draw(draws, EarlierDraw { candidates, share }) {
-                self.outputs.push_back(Output::TakenBack);
-                self.use_paths(now, best);
-                return;
-            }
-            if self.search.rest > 0 {
-                return;
+            match self.search.handle_judgement(draws, EarlierDraw { candidates, share }) {
+                AfterDraw::Draw => {}
+                AfterDraw::Rest => return,
+                AfterDraw::TakeBack(best) => {
+                    self.outputs.push_back(Output::TakenBack);
+                    return self.use_paths(now, best);
+                }
             }
         }
         match rule {

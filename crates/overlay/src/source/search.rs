@@ -15,7 +15,7 @@ pub(super) struct SearchState {
     /// Draws since the last rest.
     drawn: u32,
     /// For so many judgements more no draw follows.
-    pub(super) rest: u32,
+    rest: u32,
     /// The length of the next rest, in rests of the first length.
     next: u32,
 }
@@ -28,37 +28,51 @@ pub(super) struct EarlierDraw {
     pub(super) share: f64,
 }
 
-impl SearchState {
-    /// Whether the source rests on, as long as its paths bring what they did.
-    pub(super) fn rests(&mut self, share: f64) -> bool {
-        if self.rest == 0 {
-            return false;
-        }
-        self.rest -= 1;
-        if self.best.as_ref().is_none_or(|best| share < best.share * (1.0 - LESS)) {
-            (self.rest, self.best) = (0, None);
-        } else if let Some(best) = &mut self.best {
-            best.share = share;
-        }
-        self.rest > 0
-    }
+/// What follows a judgement that was not satisfied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum AfterDraw {
+    /// Another draw.
+    Draw,
+    /// Nothing.
+    Rest,
+    /// These candidates again.
+    TakeBack(Vec<usize>),
+}
 
-    /// A draw brought too little. After `draws` in a row a rest begins, as many judgements long the
-    /// first time and twice as long each time: returns the candidates of the best of them, if that
-    /// is another one.
-    pub(super) fn handle_draw(&mut self, draws: u32, present: EarlierDraw) -> Option<Vec<usize>> {
+impl SearchState {
+    /// The source was judged, and what it received was too little. After `draws` in a row it rests,
+    /// with the best of them, as many judgements the first time and twice as many each time.
+    pub(super) fn handle_judgement(&mut self, draws: u32, present: EarlierDraw) -> AfterDraw {
+        if self.rests(present.share) {
+            return AfterDraw::Rest;
+        }
         self.drawn += 1;
         let is_best = self.best.as_ref().is_none_or(|best| present.share >= best.share);
         if is_best {
             self.best = Some(present);
         }
         if self.drawn < draws {
-            return None;
+            return AfterDraw::Draw;
         }
-        self.next = self.next.clamp(1, MOST);
-        (self.drawn, self.rest) = (0, draws * self.next);
-        self.next *= 2;
-        if is_best { None } else { self.best.as_ref().map(|best| best.candidates.clone()) }
+        let length = self.next.clamp(1, MOST);
+        (self.drawn, self.rest, self.next) = (0, draws * length, length * 2);
+        match &self.best {
+            Some(best) if !is_best => AfterDraw::TakeBack(best.candidates.clone()),
+            _ => AfterDraw::Rest,
+        }
+    }
+
+    /// Whether the source rests on, as long as its paths bring what they did.
+    fn rests(&mut self, share: f64) -> bool {
+        if self.rest == 0 {
+            return false;
+        }
+        self.rest -= 1;
+        match &mut self.best {
+            Some(best) if share >= best.share * (1.0 - LESS) => best.share = share,
+            best => (self.rest, *best) = (0, None),
+        }
+        self.rest > 0
     }
 }
 
@@ -76,34 +90,45 @@ mod tests {
     fn rests_begin_with_the_best_of_the_last_draws_and_double() {
         let mut search = SearchState::default();
         for judgements in [4, 8, 16, 32, 32] {
-            assert_eq!(search.handle_draw(4, draw(1, 0.5)), None);
-            assert_eq!(search.handle_draw(4, draw(2, 0.9)), None);
-            assert_eq!(search.handle_draw(4, draw(3, 0.6)), None);
-            assert!(!search.rests(0.6), "it draws");
-            assert_eq!(search.handle_draw(4, draw(4, 0.1)), Some(vec![2]));
-            for _ in 1..judgements {
-                assert!(search.rests(0.85));
+            for (candidate, share) in [(1, 0.5), (2, 0.9), (3, 0.6)] {
+                assert_eq!(search.handle_judgement(4, draw(candidate, share)), AfterDraw::Draw);
             }
-            assert!(!search.rests(0.9), "after {judgements}");
+            let after = search.handle_judgement(4, draw(4, 0.1));
+            assert_eq!(after, AfterDraw::TakeBack(vec![2]));
+            for _ in 1..judgements {
+                assert_eq!(search.handle_judgement(4, draw(2, 0.85)), AfterDraw::Rest);
+            }
+            // The rest is over, and its paths are the first draw of the next search.
+            assert_eq!(search.handle_judgement(4, draw(2, 0.3)), AfterDraw::Draw);
+            search.drawn = 0;
         }
     }
 
     #[test]
     fn the_last_draw_may_be_the_best() {
         let mut search = SearchState::default();
-        assert_eq!(search.handle_draw(2, draw(1, 0.5)), None);
-        assert_eq!(search.handle_draw(2, draw(2, 0.6)), None);
-        assert!(search.rest > 0);
+        assert_eq!(search.handle_judgement(2, draw(1, 0.5)), AfterDraw::Draw);
+        assert_eq!(search.handle_judgement(2, draw(2, 0.6)), AfterDraw::Rest);
     }
 
     /// It is over, and what it was is not the best any more.
     #[test]
     fn a_rest_ends_when_its_paths_bring_less() {
         let mut search = SearchState::default();
-        search.handle_draw(2, draw(1, 0.9));
-        assert_eq!(search.handle_draw(2, draw(2, 0.5)), Some(vec![1]));
-        assert!(!search.rests(0.6));
-        assert_eq!(search.handle_draw(2, draw(1, 0.6)), None);
-        assert_eq!(search.handle_draw(2, draw(3, 0.5)), Some(vec![1]));
+        search.handle_judgement(2, draw(1, 0.9));
+        assert_eq!(search.handle_judgement(2, draw(2, 0.5)), AfterDraw::TakeBack(vec![1]));
+        assert_eq!(search.handle_judgement(2, draw(1, 0.6)), AfterDraw::Draw);
+        assert_eq!(search.handle_judgement(2, draw(3, 0.5)), AfterDraw::TakeBack(vec![1]));
+    }
+
+    /// What a rest brings replaces what its paths once brought: a later draw may be better.
+    #[test]
+    fn the_best_is_what_it_brought_last() {
+        let mut search = SearchState::default();
+        search.handle_judgement(2, draw(1, 0.9));
+        search.handle_judgement(2, draw(2, 0.5));
+        assert_eq!(search.handle_judgement(2, draw(1, 0.7)), AfterDraw::Rest);
+        assert_eq!(search.handle_judgement(2, draw(1, 0.7)), AfterDraw::Draw);
+        assert_eq!(search.handle_judgement(2, draw(3, 0.8)), AfterDraw::Rest, "it is the best");
     }
 }
