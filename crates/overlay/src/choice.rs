@@ -213,6 +213,16 @@ mod tests {
     use super::*;
     use alloc::vec;
 
+    /// Same seed, same draws: of a study, too, that was run long ago.
+    #[test]
+    fn a_selection_is_that_of_its_seed() {
+        let capacities = [8, 4, 2, 1].map(Rate::mbit);
+        let mut chooser = Chooser::new(Choice::Proportional { error: 0.5 }, &capacities, Seed(7));
+        let selection = chooser.select(10, 2);
+        let drawn: Vec<usize> = (0..10).flat_map(|source| selection.of(source).to_vec()).collect();
+        assert_eq!(drawn, [1, 0, 0, 1, 1, 3, 0, 1, 0, 2, 1, 0, 0, 1, 0, 1, 0, 2, 2, 1]);
+    }
+
     #[test]
     fn choices_are_distinct_and_proportional() {
         let capacities = [Rate::mbit(6), Rate::mbit(3), Rate::mbit(1)];
