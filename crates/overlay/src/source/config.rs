@@ -1,5 +1,7 @@
 //! The settings of a source.
 
+use core::num::NonZeroU32;
+
 use units::{Bytes, Rate, Span};
 
 use crate::choice::{Choice, Reselect};
@@ -49,7 +51,7 @@ pub struct SourceConfig {
     /// After so many draws in a row of which none satisfies the source, the best of them is taken
     /// back for as many judgements, and twice as many each time. `None` draws on, as the paper's
     /// search does.
-    pub take_back: Option<u32>,
+    pub take_back: Option<NonZeroU32>,
     /// The shortest control interval.
     pub interval: Span,
     /// The least number of round trips of the longest path in a control interval.
@@ -104,7 +106,7 @@ impl SourceConfig {
             initial: Initial::MaxMin,
             choice: Choice::Uniform,
             reselect: Some(Reselect::Paths),
-            take_back: Some(8),
+            take_back: NonZeroU32::new(8),
             interval: Span::from_millis(200),
             round_trips: 10,
             start: 2,

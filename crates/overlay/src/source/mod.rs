@@ -103,7 +103,7 @@ pub enum Output {
         /// Whether the source keeps its paths.
         satisfied: bool,
     },
-    /// A draw brought less than the one before it, whose paths are used again.
+    /// None of the last draws satisfied the source: the best of them is used again, for a while.
     TakenBack,
     /// No report has come for [`SourceConfig::silence`].
     Silent,

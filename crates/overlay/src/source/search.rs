@@ -1,6 +1,7 @@
 //! What a source knows of its last draws: the best of them is taken back.
 
 use alloc::vec::Vec;
+use core::num::NonZeroU32;
 
 /// The longest rest, in rests of the first length.
 const MOST: u32 = 8;
@@ -42,10 +43,15 @@ pub(super) enum AfterDraw {
 impl SearchState {
     /// The source was judged, and what it received was too little. After `draws` in a row it rests,
     /// with the best of them, as many judgements the first time and twice as many each time.
-    pub(super) fn handle_judgement(&mut self, draws: u32, present: EarlierDraw) -> AfterDraw {
+    pub(super) fn handle_judgement(
+        &mut self,
+        draws: NonZeroU32,
+        present: EarlierDraw,
+    ) -> AfterDraw {
         if self.rests(present.share) {
             return AfterDraw::Rest;
         }
+        let draws = draws.get();
         self.drawn += 1;
         let is_best = self.best.as_ref().is_none_or(|best| present.share >= best.share);
         if is_best {
@@ -82,6 +88,9 @@ mod tests {
 
     use super::*;
 
+    const TWO: NonZeroU32 = NonZeroU32::new(2).expect("not zero");
+    const FOUR: NonZeroU32 = NonZeroU32::new(4).expect("not zero");
+
     fn draw(candidate: usize, share: f64) -> EarlierDraw {
         EarlierDraw { candidates: vec![candidate], share }
     }
@@ -91,15 +100,15 @@ mod tests {
         let mut search = SearchState::default();
         for judgements in [4, 8, 16, 32, 32] {
             for (candidate, share) in [(1, 0.5), (2, 0.9), (3, 0.6)] {
-                assert_eq!(search.handle_judgement(4, draw(candidate, share)), AfterDraw::Draw);
+                assert_eq!(search.handle_judgement(FOUR, draw(candidate, share)), AfterDraw::Draw);
             }
-            let after = search.handle_judgement(4, draw(4, 0.1));
+            let after = search.handle_judgement(FOUR, draw(4, 0.1));
             assert_eq!(after, AfterDraw::TakeBack(vec![2]));
             for _ in 1..judgements {
-                assert_eq!(search.handle_judgement(4, draw(2, 0.85)), AfterDraw::Rest);
+                assert_eq!(search.handle_judgement(FOUR, draw(2, 0.85)), AfterDraw::Rest);
             }
             // The rest is over, and its paths are the first draw of the next search.
-            assert_eq!(search.handle_judgement(4, draw(2, 0.3)), AfterDraw::Draw);
+            assert_eq!(search.handle_judgement(FOUR, draw(2, 0.3)), AfterDraw::Draw);
             search.drawn = 0;
         }
     }
@@ -107,28 +116,28 @@ mod tests {
     #[test]
     fn the_last_draw_may_be_the_best() {
         let mut search = SearchState::default();
-        assert_eq!(search.handle_judgement(2, draw(1, 0.5)), AfterDraw::Draw);
-        assert_eq!(search.handle_judgement(2, draw(2, 0.6)), AfterDraw::Rest);
+        assert_eq!(search.handle_judgement(TWO, draw(1, 0.5)), AfterDraw::Draw);
+        assert_eq!(search.handle_judgement(TWO, draw(2, 0.6)), AfterDraw::Rest);
     }
 
     /// It is over, and what it was is not the best any more.
     #[test]
     fn a_rest_ends_when_its_paths_bring_less() {
         let mut search = SearchState::default();
-        search.handle_judgement(2, draw(1, 0.9));
-        assert_eq!(search.handle_judgement(2, draw(2, 0.5)), AfterDraw::TakeBack(vec![1]));
-        assert_eq!(search.handle_judgement(2, draw(1, 0.6)), AfterDraw::Draw);
-        assert_eq!(search.handle_judgement(2, draw(3, 0.5)), AfterDraw::TakeBack(vec![1]));
+        search.handle_judgement(TWO, draw(1, 0.9));
+        assert_eq!(search.handle_judgement(TWO, draw(2, 0.5)), AfterDraw::TakeBack(vec![1]));
+        assert_eq!(search.handle_judgement(TWO, draw(1, 0.6)), AfterDraw::Draw);
+        assert_eq!(search.handle_judgement(TWO, draw(3, 0.5)), AfterDraw::TakeBack(vec![1]));
     }
 
     /// What a rest brings replaces what its paths once brought: a later draw may be better.
     #[test]
     fn the_best_is_what_it_brought_last() {
         let mut search = SearchState::default();
-        search.handle_judgement(2, draw(1, 0.9));
-        search.handle_judgement(2, draw(2, 0.5));
-        assert_eq!(search.handle_judgement(2, draw(1, 0.7)), AfterDraw::Rest);
-        assert_eq!(search.handle_judgement(2, draw(1, 0.7)), AfterDraw::Draw);
-        assert_eq!(search.handle_judgement(2, draw(3, 0.8)), AfterDraw::Rest, "it is the best");
+        search.handle_judgement(TWO, draw(1, 0.9));
+        search.handle_judgement(TWO, draw(2, 0.5));
+        assert_eq!(search.handle_judgement(TWO, draw(1, 0.7)), AfterDraw::Rest);
+        assert_eq!(search.handle_judgement(TWO, draw(1, 0.7)), AfterDraw::Draw);
+        assert_eq!(search.handle_judgement(TWO, draw(3, 0.8)), AfterDraw::Rest, "it is the best");
     }
 }

@@ -2,6 +2,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::num::NonZeroU32;
 
 use super::*;
 use crate::choice::{Choice, Reselect};
@@ -208,10 +209,12 @@ fn an_unsatisfied_source_draws_until_it_is_satisfied() {
     }
 }
 
-/// Of six relays two carry 4 of 5 Mbit/s together, and any other two at most 2.5.
-fn short(take_back: Option<u32>, rule: Reselect) -> Model {
+/// Of six relays two carry 4 of 5 Mbit/s together, and any other two at most 2.5. The best of so
+/// many draws is taken back; 0: none is.
+fn short(draws: u32, rule: Reselect) -> Model {
     let mut capacities = [Rate::kbit(500); 6];
     (capacities[4], capacities[5]) = (Rate::mbit(2), Rate::mbit(2));
+    let take_back = NonZeroU32::new(draws);
     let config = SourceConfig { take_back, reselect: Some(rule), ..live() };
     Model::new(config, &capacities, 3)
 }
@@ -220,8 +223,8 @@ fn short(take_back: Option<u32>, rule: Reselect) -> Model {
 #[test]
 fn the_best_of_some_draws_is_taken_back() {
     for rule in [Reselect::Paths, Reselect::Least] {
-        let [draws_on, takes_back] = [None, Some(8)].map(|take_back| {
-            let mut model = short(take_back, rule);
+        let [draws_on, takes_back] = [0, 8].map(|draws| {
+            let mut model = short(draws, rule);
             model.run(60 * 300);
             let before = model.source.received();
             model.run(60 * 144);
@@ -234,7 +237,7 @@ fn the_best_of_some_draws_is_taken_back() {
 
 #[test]
 fn no_draw_is_taken_back_to_a_path_that_has_failed() {
-    let mut model = short(Some(8), Reselect::Paths);
+    let mut model = short(8, Reselect::Paths);
     // Some draws, and then none of them counts.
     model.run(60 * 5);
     let path = model.source.paths().next().unwrap().path;

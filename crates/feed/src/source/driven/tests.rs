@@ -199,6 +199,17 @@ fn ways_that_carry_too_little_are_left_for_others_and_that_is_said() {
     assert!(net.said.iter().all(|text| text.contains("the demand was not met")), "{:?}", net.said);
 }
 
+/// No two ways carry the demand; of the last draws the best ones do most of the time.
+#[test]
+fn the_best_ways_of_the_last_draws_are_used_again_and_that_is_said() {
+    let rates = [500, 500, 500, 500, 2_000, 1_500];
+    let mut net = Net::new(demand(Rate::mbit(4), Some(2)), Rate::mbit(4), &rates);
+    net.run(12_000 * 40);
+    let again =
+        net.said.iter().filter(|text| text.ends_with(": they brought most of the last draws"));
+    assert!(again.count() > 0, "{:?}", net.said);
+}
+
 #[test]
 fn a_way_that_dies_is_replaced_at_once_and_one_that_never_opens_soon() {
     let mut net = Net::new(demand(Rate::mbit(1), Some(1)), Rate::mbit(1), &[5_000, 5_000]);
