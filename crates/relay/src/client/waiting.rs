@@ -146,8 +146,9 @@ impl Stream for CalledStream {
     }
 
     fn local_addr(&self) -> Option<SocketAddr> {
-        let local = self.stream.local_addr().ok()?;
-        Some(SocketAddr::new(local.ip(), self.port))
+        let mut local = self.stream.local_addr().ok()?;
+        local.set_port(self.port);
+        Some(local)
     }
 
     fn peer_addr(&self) -> Option<SocketAddr> {

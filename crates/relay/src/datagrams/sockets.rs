@@ -1,7 +1,5 @@
 //! The relay's sockets.
 
-use std::net::SocketAddr;
-
 use stripe::UdpSocket;
 
 /// The sockets at the relay's port, and as many at another one.
@@ -18,9 +16,10 @@ impl Sockets {
         let main = all.len();
         let both_families = all.iter().all(|socket| socket.local().is_ipv6());
         for number in 0..main {
-            let local = all[number].local();
+            let mut local = all[number].local();
             // None that a program may want to have at its start.
-            match UdpSocket::listening(SocketAddr::new(local.ip(), 0), both_families) {
+            local.set_port(0);
+            match UdpSocket::listening(local, both_families) {
                 Ok(socket) => all.push(socket),
                 Err(error) => {
                     tracing::warn!(%error, "the relay has no second port for UDP");
