@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use units::{Bytes, PathId, Time};
 
 use super::path::SourcePath;
-use super::search::{AfterDraw, EarlierDraw, SearchState};
+use super::search::{AfterDraw, EarlierDraw};
 use super::{Judgement, Output, Phase, Source};
 use crate::choice::Reselect;
 use crate::start::Initial;
@@ -163,7 +163,7 @@ impl Source {
     pub(super) fn fail(&mut self, now: Time, slot: usize) {
         let failed = self.paths[slot].candidate;
         self.candidates.handle_failure(now, failed);
-        self.search = SearchState::default();
+        self.search.handle_failure(failed);
         let used: Vec<usize> = self.paths.iter().map(|path| path.candidate).collect();
         let candidate = self.candidates.draw(now, &used).unwrap_or(failed);
         let path = self.open(now, candidate);

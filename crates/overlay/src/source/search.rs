@@ -9,7 +9,7 @@ const MOST: u32 = 8;
 /// that draw push them aside all the time.
 const LESS: f64 = 0.3;
 
-/// The draws since the source was satisfied, or a path failed.
+/// The draws since the source was satisfied.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SearchState {
     best: Option<EarlierDraw>,
@@ -65,6 +65,13 @@ impl SearchState {
         match &self.best {
             Some(best) if !is_best => AfterDraw::TakeBack(best.candidates.clone()),
             _ => AfterDraw::Rest,
+        }
+    }
+
+    /// A path over this candidate has failed: what used it is the best no more.
+    pub(super) fn handle_failure(&mut self, candidate: usize) {
+        if self.best.as_ref().is_some_and(|best| best.candidates.contains(&candidate)) {
+            (self.rest, self.best) = (0, None);
         }
     }
 
@@ -128,6 +135,21 @@ mod tests {
         assert_eq!(search.handle_judgement(TWO, draw(2, 0.5)), AfterDraw::TakeBack(vec![1]));
         assert_eq!(search.handle_judgement(TWO, draw(1, 0.6)), AfterDraw::Draw);
         assert_eq!(search.handle_judgement(TWO, draw(3, 0.5)), AfterDraw::TakeBack(vec![1]));
+    }
+
+    #[test]
+    fn a_candidate_that_failed_is_not_taken_back_and_others_are() {
+        for (failed, after) in [(1, vec![2]), (2, vec![1]), (9, vec![1])] {
+            let mut search = SearchState::default();
+            search.handle_judgement(FOUR, draw(1, 0.9));
+            search.handle_failure(failed);
+            search.handle_judgement(FOUR, draw(2, 0.6));
+            search.handle_judgement(FOUR, draw(3, 0.5));
+            let last = search.handle_judgement(FOUR, draw(4, 0.4));
+            assert_eq!(last, AfterDraw::TakeBack(after));
+            search.handle_failure(failed);
+            assert_eq!(search.handle_judgement(FOUR, draw(1, 0.9)), AfterDraw::Rest);
+        }
     }
 
     /// What a rest brings replaces what its paths once brought: a later draw may be better.
