@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::{pair, run};
 use stripe::{Class, ConnectionKey, Guest, Options, RawArrival, RawDatagram, RawPath};
 use tokio::time::sleep;
-use units::{Span, SubflowId, Time};
+use units::{Span, Time};
 
 /// What the test sees of a guest.
 #[derive(Clone, Debug, Default)]
@@ -19,8 +19,6 @@ struct Seen {
     paths: Vec<(ConnectionKey, Vec<RawPath>)>,
     arrived: Vec<RawArrival>,
     ticks: u32,
-    /// How often it is yet to doubt its first path, once a tick.
-    doubts: u32,
 }
 
 /// Sends what it reads to the peer of the connection that it was told of last, and writes what
@@ -33,7 +31,6 @@ struct Shuttle {
     /// What has arrived and is not written yet.
     kept: Vec<Vec<u8>>,
     tick_at: Time,
-    doubt: Option<(ConnectionKey, SubflowId)>,
 }
 
 impl Shuttle {
@@ -44,8 +41,8 @@ impl Shuttle {
         other.set_read_timeout(Some(Duration::from_secs(20))).expect("it is a socket");
         let seen = Arc::<Mutex<Seen>>::default();
         let (to, waiting, kept, tick_at) = (None, VecDeque::new(), Vec::new(), Time::ZERO);
-        let (known, doubt) = (Arc::clone(&seen), None);
-        (Shuttle { socket, seen: known, to, waiting, kept, tick_at, doubt }, other, seen)
+        let known = Arc::clone(&seen);
+        (Shuttle { socket, seen: known, to, waiting, kept, tick_at }, other, seen)
     }
 }
 
@@ -82,21 +79,12 @@ impl Guest for Shuttle {
     }
 
     fn handle_deadline(&mut self, now: Time) {
-        let mut seen = self.seen.lock().expect("no panic");
-        seen.ticks += 1;
-        if let Some(left) = seen.doubts.checked_sub(1) {
-            seen.doubts = left;
-            self.doubt = self.to.map(|(connection, path)| (connection, path.path));
-        }
+        self.seen.lock().expect("no panic").ticks += 1;
         self.tick_at = now + Span::from_millis(20);
     }
 
     fn poll_deadline(&self) -> Option<Time> {
         Some(self.tick_at)
-    }
-
-    fn poll_doubt(&mut self) -> Option<(ConnectionKey, SubflowId)> {
-        self.doubt.take()
     }
 
     fn poll_raw(&mut self, _: Time) -> Option<RawDatagram> {
@@ -173,36 +161,6 @@ fn a_guest_is_told_of_paths_in_reserve_while_there_is_no_other() {
         until(|| told() == both).await;
         class(1, Class::Usual);
         until(|| told() == both[1..]).await;
-    });
-}
-
-/// Beside a path in reserve the peer is asked over a path that the guest doubts, each time.
-#[test]
-fn the_peer_is_asked_over_a_path_that_is_doubted_if_there_is_one_in_reserve() {
-    const DOUBTS: u32 = 30;
-    run(async {
-        let pair = pair(2, Options::default()).await;
-        let (near, _end, seen) = Shuttle::new();
-        pair.dialing.attach(Box::new(near)).await.expect("it can be waited for");
-        pair.near.entrust();
-        let told = || seen.lock().expect("no panic").paths.last().map_or(0, |(_, all)| all.len());
-        // The datagrams of the first route while it is doubted: a question and its answer each
-        // time.
-        let doubted = async || {
-            let before = pair.near.stats().await.routes[0].datagrams;
-            seen.lock().expect("no panic").doubts = DOUBTS;
-            until(|| seen.lock().expect("no panic").doubts == 0).await;
-            pair.near.stats().await.routes[0].datagrams - before
-        };
-        until(|| told() == 2).await;
-        // Sizes are tried meanwhile.
-        let without = doubted().await;
-        assert!(without < u64::from(DOUBTS), "{without}");
-        let second = pair.near.stats().await.routes[1].route;
-        pair.near.set_class(second, Class::Reserve);
-        until(|| told() == 1).await;
-        let beside = doubted().await;
-        assert!(beside > u64::from(DOUBTS) * 3 / 2, "{beside}");
     });
 }
 

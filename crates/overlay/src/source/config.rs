@@ -54,7 +54,8 @@ pub struct SourceConfig {
     pub take_back: Option<NonZeroU32>,
     /// The shortest control interval.
     pub interval: Span,
-    /// The least number of round trips of the longest path in a control interval.
+    /// The least number of round trips of the longest path in a control interval. Where relays
+    /// have more to carry than they can, their queues are part of each round trip.
     pub round_trips: u64,
     /// The number of intervals of the start of a draw. The rates received in the last of them are
     /// the first that control sets.
@@ -85,7 +86,7 @@ pub struct SourceConfig {
 
 impl SourceConfig {
     /// A live source that produces about this rate: two paths, AIAD with ε 0.01 and δ 0.01 from
-    /// max-min rates, intervals of ten round trips and at least 200 ms, of which 60 are a draw and
+    /// max-min rates, intervals of four round trips and at least 200 ms, of which 60 are a draw and
     /// the last 30 count, within 3 %.
     ///
     /// With a δ of 0.03, as in the paper's simulations, a twentieth of the sources stays a percent
@@ -108,7 +109,7 @@ impl SourceConfig {
             reselect: Some(Reselect::Paths),
             take_back: NonZeroU32::new(8),
             interval: Span::from_millis(200),
-            round_trips: 10,
+            round_trips: 4,
             start: 2,
             judged: 60,
             counted: 30,

@@ -298,7 +298,7 @@ impl Source {
         }
     }
 
-    /// The round trip of a path, over all of its hops and without the queues of relays.
+    /// The round trip of a path over all of its hops, as far as possible without queues.
     pub fn handle_rtt(&mut self, path: PathId, rtt: Span) {
         let Some(path) = self.path_mut(path) else { return };
         path.rtt = rtt;

@@ -448,16 +448,16 @@ fn a_drained_path_is_resumed_if_it_is_drawn_again() {
 }
 
 #[test]
-fn an_interval_is_ten_round_trips_of_the_longest_path() {
+fn an_interval_is_four_round_trips_of_the_longest_path() {
     let mut model = Model::new(live(), &[Rate::mbit(3), Rate::mbit(3)], 1);
     let [one, two] = [0, 1].map(|slot| model.source.paths().nth(slot).unwrap().path);
-    model.source.handle_rtt(one, Span::from_millis(15));
+    model.source.handle_rtt(one, Span::from_millis(50));
     assert_eq!(
         (model.source.interval(), model.source.poll_output()),
         (Span::from_millis(200), None)
     );
     model.source.handle_rtt(two, Span::from_millis(80));
-    assert_eq!(model.source.interval(), Span::from_millis(800));
+    assert_eq!(model.source.interval(), Span::from_millis(320));
     assert_eq!(model.source.poll_output(), Some(Output::Interval));
 }
 

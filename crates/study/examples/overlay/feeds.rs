@@ -93,6 +93,26 @@ pub(crate) fn draws(options: &Options) {
     }
 }
 
+/// Draws until all are satisfied, where an interval of 200 ms is so many round trips.
+pub(crate) fn round_trips(options: &Options) {
+    for (name, setting) in settings().into_iter().take(3) {
+        let seeds = feasible(&setting, options.runs, |instance| instance);
+        for (rule_name, rule) in RULES {
+            for count in [10, 5, 4, 3, 2] {
+                let found = parallel(options, options.runs, |run| {
+                    let seed = seeds[usize::try_from(run).unwrap()];
+                    let mut feeds = feeds(&setting, seed, rule, false, DRAW * (CAP + 1));
+                    feeds.rtt = STEP / count;
+                    // Windows allow what they do at ten.
+                    feeds.window = feeds.window * 10 / count;
+                    relays::draws(&feeds, Seed(seed)).unwrap().unwrap_or(CAP)
+                });
+                print(&format!("round trips {name} {rule_name} {count}"), found);
+            }
+        }
+    }
+}
+
 /// The rates of sources over the minute after all are satisfied, relative to what they produce, and
 /// backlogs in seconds of production.
 pub(crate) fn rates(options: &Options) {

@@ -65,6 +65,7 @@ fn main() {
             "running" => beyond::running(&options),
             "mesh" => beyond::mesh(&options),
             "draws" => feeds::draws(&options),
+            "round-trips" => feeds::round_trips(&options),
             "rates" => feeds::rates(&options),
             "quiet" => feeds::quiet(&options),
             "events" => feeds::events(&options),
@@ -73,7 +74,7 @@ fn main() {
             other => {
                 panic!(
                     "no part {other}: there are lp, signal, choices, churn, running, mesh, scale, \
-                     draws, rates, quiet, events, short"
+                     draws, round-trips, rates, quiet, events, short"
                 )
             }
         }

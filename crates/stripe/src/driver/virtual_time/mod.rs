@@ -2,6 +2,7 @@
 //! loopback, and time goes on when there is nothing left to do: what a busy machine does late
 //! happens here when it is due.
 
+mod doubts;
 mod line;
 mod tests;
 
@@ -39,7 +40,8 @@ struct World {
 struct Pair {
     near: Connection,
     far: Connection,
-    _endpoints: [Endpoint; 2],
+    /// The one that dials, and the one that listens.
+    endpoints: [Endpoint; 2],
 }
 
 /// Runs a test.
@@ -90,7 +92,7 @@ impl World {
         let (near, far) = self.until(connecting).await;
         let (near, far) = (near.expect("it answers"), far.expect("it listens"));
         far.admit(Bytes::mib(64));
-        Pair { near, far, _endpoints: [dialing, listening] }
+        Pair { near, far, endpoints: [dialing, listening] }
     }
 
     /// Where a line begins that leads to a port of loopback, of this rate, and this delay in each
