@@ -44,7 +44,9 @@ pub struct Conn {
     last: usize,
     /// Bytes of the inbox's memory that stay while it needs less.
     kept: usize,
-    /// A buffer to encode frames in.
+    /// Bytes that the next read of a sealed stream takes at most: few, until there are many.
+    piece: usize,
+    /// A buffer to encode frames in, before TLS takes them.
     scratch: Vec<u8>,
     /// Bytes read from the stream that TLS has not consumed yet.
     raw: Raw,
@@ -140,6 +142,7 @@ impl Conn {
             parsed: 0,
             last: 0,
             kept: usize::MAX,
+            piece: CARRIER_FIRST,
             scratch: Vec::new(),
             raw: Raw::new(),
             turn: AtomicUsize::new(0),
@@ -234,10 +237,7 @@ impl Conn {
 
     /// Appends a frame to the send buffer, which has no limit; the next flush sends it.
     pub fn push(&mut self, frame: &impl Emit) {
-        self.scratch.clear();
-        frame.emit(&mut self.scratch);
-        self.layer.push(&[IoSlice::new(&self.scratch)]);
-        self.backlog += self.scratch.len();
+        self.backlog += self.layer.push_frame(frame, &mut self.scratch);
     }
 
     /// As [`Conn::push`], for an encoded frame in two parts, without copying them together.
@@ -299,13 +299,16 @@ impl Conn {
             let read = match &mut self.layer {
                 Layer::Tls(tls) => tls.read_tls(&mut self.raw.over(&*self.stream)),
                 Layer::Carrier { .. } => {
-                    let most = CARRIER_READ.min(limit).min(self.raw.allowance);
+                    let most = self.piece.min(limit).min(self.raw.allowance);
                     let start = self.inbox.len();
                     self.inbox.resize(start + most, 0);
                     let read = self.stream.try_read(&mut self.inbox[start..]);
                     let length = read.as_ref().copied().unwrap_or(0);
                     self.inbox.truncate(start + length);
                     self.raw.allowance -= length;
+                    if length == self.piece {
+                        self.piece = (self.piece * 2).min(CARRIER_READ);
+                    }
                     read
                 }
             };
@@ -475,7 +478,9 @@ impl Conn {
 
 /// The interval of pings to a peer that waits for this side.
 pub const SIGN_OF_LIFE: Duration = Duration::from_millis(500);
-/// Bytes that are read of a sealed stream at a time.
+/// Bytes that are read of a sealed stream at a time, at first and at most: many streams carry
+/// little, and each has room for what it reads.
+const CARRIER_FIRST: usize = 4 << 10;
 const CARRIER_READ: usize = 64 << 10;
 /// Bytes of the stream that one call of [`Conn::try_fill`] takes: more than any frame needs.
 const MOST_TAKEN: usize = 2 * RAW_MOST;

@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice, Write};
 
 use rustls::Connection;
+use wire::Emit;
 
 use super::ConnError;
 use super::raw::Socket;
@@ -55,15 +56,26 @@ impl Layer {
                 assert_eq!(taken, all, "the TLS buffer has no limit");
             }
             Layer::Carrier { outbox, written, .. } => {
-                if *written == outbox.len() {
-                    outbox.clear();
-                    *written = 0;
-                }
+                begin_anew(outbox, written);
                 for part in parts {
                     outbox.extend_from_slice(part);
                 }
             }
         }
+    }
+
+    /// Appends a frame to the send buffer, encoded there or in `scratch`. Returns its length.
+    pub(super) fn push_frame(&mut self, frame: &impl Emit, scratch: &mut Vec<u8>) -> usize {
+        if let Layer::Carrier { outbox, written, .. } = self {
+            begin_anew(outbox, written);
+            let before = outbox.len();
+            frame.emit(outbox);
+            return outbox.len() - before;
+        }
+        scratch.clear();
+        frame.emit(scratch);
+        self.push(&[IoSlice::new(scratch)]);
+        scratch.len()
     }
 
     /// Writes as much of the send buffer as the stream takes; true if that was all of it.
@@ -85,5 +97,13 @@ impl Layer {
             }
         }
         Ok(true)
+    }
+}
+
+/// Forgets what has been written, if that is all.
+fn begin_anew(outbox: &mut Vec<u8>, written: &mut usize) {
+    if *written == outbox.len() {
+        outbox.clear();
+        *written = 0;
     }
 }

@@ -100,3 +100,27 @@ async fn a_connection_that_reads_little_at_a_time_keeps_little() {
     assert!(far.inbox.capacity() <= 128 << 10, "{}", far.inbox.capacity());
     assert!(far.raw.len() <= 32 << 10, "{}", far.raw.len());
 }
+
+/// Found in the memory of a thousand sources over UDP: each had 128 KiB to read a few answers in.
+#[tokio::test]
+async fn a_sealed_stream_that_carries_little_has_little_room() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let dialing = TcpStream::connect(listener.local_addr().unwrap());
+    let (near, far) = tokio::join!(dialing, listener.accept());
+    let key = Identity::generate().unwrap().fingerprint();
+    let mut near = Conn::over_carrier(Box::new(near.unwrap()), key);
+    let mut far = Conn::over_carrier(Box::new(far.unwrap().0), key);
+    for number in 0..100 {
+        near.push(&SessionFrame::Ping(number));
+        near.flush().await.unwrap();
+        read(&mut far).await;
+    }
+    assert!(far.inbox.capacity() <= 8 << 10, "{}", far.inbox.capacity());
+    // What carries much is read in large pieces soon.
+    let mut body = Vec::new();
+    push_record(&mut body, &vec![0; MAX_RECORD]);
+    near.push(&FeedFrame::Records(Records::of(0, &body).unwrap()));
+    let (flushed, ()) = tokio::join!(near.flush(), read(&mut far));
+    flushed.unwrap();
+    assert_eq!(far.piece, super::CARRIER_READ);
+}

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Events of routes that are kept for a receiver that is late.
-pub(crate) const EVENTS: usize = 256;
+pub(crate) const EVENTS: usize = 64;
 /// Datagrams that arrived and wait to be received; more are dropped.
 pub(crate) const DATAGRAMS: usize = 1_024;
 /// Datagrams that wait to be sent.
