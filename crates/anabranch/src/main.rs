@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-/// One for every C library: what is measured is what packages have (decision 101).
+/// That of musl has one lock for all threads (decision 101).
+#[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
