@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// That of musl has one lock for all threads (decision 101).
+/// In place of musl's own, which has one lock for all threads (decision 101).
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
