@@ -118,6 +118,13 @@ impl Host {
         shown.split_once(':').and_then(|(index, _)| index.parse().ok()).expect("ip shows a number")
     }
 
+    /// The local addresses of the UDP sockets of all programs, as `ss` shows them.
+    pub(crate) fn udp_sockets(&self) -> Vec<String> {
+        let output = self.command("ss").args(["-Huan"]).output().unwrap();
+        let shown = String::from_utf8(output.stdout).unwrap();
+        shown.lines().filter_map(|line| line.split_whitespace().nth(3).map(str::to_owned)).collect()
+    }
+
     /// The program with these arguments, run to its end.
     pub(crate) fn anabranch(&self, arguments: &[&str]) -> Outcome {
         let mut command = self.command(env!("CARGO_BIN_EXE_anabranch"));

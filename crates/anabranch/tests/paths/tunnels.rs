@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::hosts::{Host, until};
 use super::needs::are_installed;
 use super::running::{Running, web};
-use super::{two_hosts, uplink};
+use super::{relays, two_hosts, uplink};
 
 /// The far side of a tunnel that permits these targets, and the file with its token.
 pub(super) fn serve(host: &Host, permit: &str) -> (Running, String) {
@@ -179,4 +179,47 @@ fn the_far_sides_own_connections_are_not_handed_back_to_it() {
     sleep(Duration::from_secs(1));
     let carried = tunnel.said().matches("\"text\":\"10.30.0.9:8000: ").count();
     assert_eq!(carried, 1, "{}", tunnel.said());
+}
+
+/// The uplink leads to no relay, so that its route there never opens, and has another address again
+/// and again. Found with a tunnel that was used for an hour: each of them left a socket, and took
+/// one of the sixteen numbers for routes over the relay.
+#[test]
+fn addresses_that_an_interface_has_lost_leave_no_routes_behind() {
+    let test = "tunnels::addresses_that_an_interface_has_lost_leave_no_routes_behind";
+    if !are_installed(&["curl", "python3"]) {
+        return;
+    }
+    let Some((scratch, near, far)) = two_hosts(test) else { return };
+    uplink(&near, &far);
+    let between = relays::between(&scratch, &near, &far);
+    let (_relay, spec) = relays::start(&between, "10.1.0.2:*");
+    let _web = web(&far, "127.0.0.1");
+    let (_server, token) = serve(&far, "127.0.0.1:8000");
+    let mut tunnel = tunnel(&near, &token, &["--socks", "1080", "--relay", &spec]);
+    tunnel.until("\"name\":\"lan0 via 10.2.0.2");
+    let sockets = || near.udp_sockets().len();
+    let before = sockets();
+    for number in 3..21 {
+        near.sh(&format!(
+            "ip address flush dev wan0; ip address add 10.1.0.{number}/24 dev wan0
+             ip route replace default via 10.1.0.2"
+        ));
+        let address = format!("10.1.0.{number}%");
+        until("there is a route from there", || {
+            near.udp_sockets().iter().any(|local| local.starts_with(&address))
+        });
+    }
+    until("the others are gone", || sockets() <= before);
+    near.sh("ip address flush dev lan0; ip address add 10.2.0.9/24 dev lan0");
+    near.sh("ip link set wan0 down");
+    let mut curl = near.command("curl");
+    curl.args(["-sSf", "-m", "20", "--proxy", "socks5h://127.0.0.1:1080", "-o"]);
+    let fetched = curl.arg(near.home.join("got")).arg("http://127.0.0.1:8000/data").output();
+    let fetched = fetched.unwrap();
+    let said = String::from_utf8_lossy(&fetched.stderr);
+    assert!(fetched.status.success(), "{said}\n{}", tunnel.said());
+    assert!(is_whole(&near, &far));
+    // The connection is the same one.
+    assert!(!tunnel.said().contains("no tunnel"), "{}", tunnel.said());
 }

@@ -18,6 +18,7 @@ use wire::Emit;
 use wire::asked::MOST_PUNCHED;
 use wire::session::WITH_EFFORTS;
 
+use super::past::{Opening, past};
 use super::picking::{Picking, RouteMoved};
 use super::route::{Leads, route};
 use super::{announcement, standings};
@@ -316,12 +317,27 @@ impl Follower {
     }
 
     /// Opens a route for each plan whose best guess has none, and for one of which no route works
-    /// its next guess, up to so many.
+    /// its next guess, up to so many. Those that will never open are removed.
     async fn open_missing(&self, guesses: usize) {
         let open = self.connection.stats().await.routes;
         let plans = self.keeper.routes(self.host);
         for plan in plans.iter().filter(|plan| plan.used_up().is_none()) {
             let candidates = plan.candidates();
+            let opening = of_path(&open, plan.id).filter(|one| one.state == RouteState::Opening);
+            let ends = |one: &RouteStats| Opening {
+                route: one.route,
+                local: one.local,
+                remote: one.remote,
+            };
+            let opening: Vec<Opening> = opening.map(ends).collect();
+            let is_led = plan.via != Via::Direct || self.leads.punches().is_some();
+            // A connection ends with its last route.
+            let past = past(&opening, &candidates, is_led);
+            if open.iter().any(|one| !past.contains(&one.route)) {
+                for route in past {
+                    self.connection.remove_route(route);
+                }
+            }
             let is_missing =
                 |one: &&Candidate| !of_path(&open, plan.id).any(|route| is_between(route, one));
             let works = of_path(&open, plan.id).any(|route| route.state == RouteState::Open);

@@ -18,6 +18,7 @@ mod dialed;
 mod follow;
 mod listen;
 mod overflow;
+mod past;
 mod picking;
 mod punching;
 mod route;
