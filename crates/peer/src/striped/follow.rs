@@ -18,7 +18,7 @@ use wire::Emit;
 use wire::asked::MOST_PUNCHED;
 use wire::session::WITH_EFFORTS;
 
-use super::past::{Opening, past};
+use super::past::{OpeningRoute, past};
 use super::picking::{Picking, RouteMoved};
 use super::route::{Leads, route};
 use super::{announcement, standings};
@@ -324,12 +324,12 @@ impl Follower {
         for plan in plans.iter().filter(|plan| plan.used_up().is_none()) {
             let candidates = plan.candidates();
             let opening = of_path(&open, plan.id).filter(|one| one.state == RouteState::Opening);
-            let ends = |one: &RouteStats| Opening {
+            let ends = |one: &RouteStats| OpeningRoute {
                 route: one.route,
                 local: one.local,
                 remote: one.remote,
             };
-            let opening: Vec<Opening> = opening.map(ends).collect();
+            let opening: Vec<OpeningRoute> = opening.map(ends).collect();
             let is_led = plan.via != Via::Direct || self.leads.punches().is_some();
             // A connection ends with its last route.
             let past = past(&opening, &candidates, is_led);

@@ -13,7 +13,7 @@ const MOST: usize = 16;
 
 /// A route that has not worked yet.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Opening {
+pub(super) struct OpeningRoute {
     pub(super) route: RouteId,
     pub(super) local: Option<SocketAddr>,
     pub(super) remote: SocketAddr,
@@ -22,11 +22,11 @@ pub(super) struct Opening {
 /// Those of a plan that are to be removed. The remote port of a route that is `led` may become
 /// another one than that of its candidate.
 pub(super) fn past(
-    opening: &[Opening],
+    opening: &[OpeningRoute],
     candidates: &[Candidate],
     is_led: bool,
 ) -> BTreeSet<RouteId> {
-    let is_candidate = |one: &Opening| {
+    let is_candidate = |one: &OpeningRoute| {
         let local = one.local.map(|local| local.ip());
         candidates.iter().any(|candidate| {
             let is_remote = if is_led {
@@ -38,7 +38,7 @@ pub(super) fn past(
         })
     };
     // Without candidates the device is away, and may come back as it was.
-    let is_past = |one: &&Opening| !candidates.is_empty() && !is_candidate(one);
+    let is_past = |one: &&OpeningRoute| !candidates.is_empty() && !is_candidate(one);
     let mut past: BTreeSet<RouteId> = opening.iter().filter(is_past).map(|one| one.route).collect();
     let all: BTreeSet<RouteId> = opening.iter().map(|one| one.route).collect();
     let left = all.difference(&past).copied();
@@ -51,9 +51,9 @@ pub(super) fn past(
 mod tests {
     use super::*;
 
-    fn opening(number: u32, local: &str, remote: &str) -> Opening {
+    fn opening(number: u32, local: &str, remote: &str) -> OpeningRoute {
         let (local, remote) = (local.parse().unwrap(), remote.parse().unwrap());
-        Opening { route: RouteId(number), local: Some(SocketAddr::new(local, 4_000)), remote }
+        OpeningRoute { route: RouteId(number), local: Some(SocketAddr::new(local, 4_000)), remote }
     }
 
     fn candidate(local: &str, remote: &str) -> Candidate {
@@ -72,7 +72,7 @@ mod tests {
             opening(2, "10.0.0.2", "10.9.0.1:7707"),
             opening(3, "10.0.0.2", "10.9.0.1:7708"),
             opening(4, "10.0.0.2", "10.9.0.2:7707"),
-            Opening { local: None, ..opening(5, "10.0.0.9", "10.9.0.1:7707") },
+            OpeningRoute { local: None, ..opening(5, "10.0.0.9", "10.9.0.1:7707") },
         ];
         let candidates = [candidate("10.0.0.2", "10.9.0.1:7707")];
         assert_eq!(numbers(past(&routes, &candidates, false)), [1, 3, 4]);
@@ -85,7 +85,7 @@ mod tests {
     fn of_ever_more_routes_the_oldest_are_past() {
         let at = |number: u32| opening(number, "10.0.0.1", &format!("10.9.0.1:{}", 1_000 + number));
         let candidates = [candidate("10.0.0.1", "10.9.0.1:1029")];
-        let routes: Vec<Opening> = (0..30).rev().map(at).collect();
+        let routes: Vec<OpeningRoute> = (0..30).rev().map(at).collect();
         assert_eq!(numbers(past(&routes, &candidates, true)), (0..14).collect::<Vec<_>>());
         assert_eq!(numbers(past(&routes, &candidates, false)), (0..29).collect::<Vec<_>>());
         assert!(past(&routes[..16], &candidates, true).is_empty());
