@@ -1,4 +1,4 @@
-//! Routes that have never worked, and never will: between addresses that their hosts no longer have.
+//! Routes that have never worked, and never will: between addresses that hosts no longer have.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
