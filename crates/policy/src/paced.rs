@@ -11,6 +11,8 @@ use crate::cc::{Delivered, Harp, HarpOptions, HarpStanding, Lateness};
 
 /// The one path.
 const PATH: SubflowId = SubflowId(0);
+/// How long a receiver keeps an acknowledgement for the segment behind, at most.
+const DELAYED_ACK: Span = Span::from_millis(40);
 /// The slowest pace: a packet a second.
 const SLOWEST: Rate = Rate::from_bits(12_000);
 
@@ -85,10 +87,11 @@ impl PacedHarp {
     }
 
     fn handle_delivered(&mut self, now: Time, reading: &Reading, bytes: Bytes) {
-        let late = self.lateness.handle_delay(now, reading.rtt);
-        let least = self.lateness.least().unwrap_or(reading.rtt);
-        self.harp.note_queue(PATH, reading.rtt - least);
-        if self.lateness.shows_queue(reading.rtt) {
+        let trip = self.trip(reading);
+        let late = self.lateness.handle_delay(now, trip);
+        let least = self.lateness.least().unwrap_or(trip);
+        self.harp.note_queue(PATH, trip - least);
+        if self.lateness.shows_queue(trip) {
             self.harp.handle_queue(now, PATH);
         }
         let in_flight = f64::from(reading.in_flight) * reading.mss.as_f64();
@@ -103,6 +106,16 @@ impl PacedHarp {
         // The round trip is that of all packets since the last reading.
         let packets = (bytes.as_f64() / reading.mss.as_f64()).max(1.0);
         self.harp.handle_late(now, PATH, late * packets);
+    }
+
+    /// The round trip without the wait of an acknowledgement. Receivers acknowledge a segment with
+    /// the next one, and the kernel's sample is that of the older one: at a slow pace each is late
+    /// by the time between two, which would keep the pace slow.
+    fn trip(&self, reading: &Reading) -> Span {
+        let least = self.lateness.least().unwrap_or(reading.rtt).min(reading.rtt);
+        let between = reading.mss.as_f64() / self.harp.window(PATH).max(1.0);
+        let waited = Span::from_secs_f64(reading.rtt.as_secs_f64() * between).min(DELAYED_ACK);
+        if reading.rtt > least + waited { reading.rtt - waited } else { least }
     }
 
     /// The window in a round trip.
@@ -143,6 +156,9 @@ mod tests {
         room: f64,
         reading: Reading,
         pace: f64,
+        base: f64,
+        /// Whether acknowledgements wait for a second segment.
+        waits: bool,
         smoothed: f64,
     }
 
@@ -158,6 +174,8 @@ mod tests {
                 room: rate * 125e3 * room.as_secs_f64(),
                 reading,
                 pace: 0.1,
+                base: BASE.as_secs_f64(),
+                waits: false,
                 smoothed: BASE.as_secs_f64(),
             }
         }
@@ -176,7 +194,9 @@ mod tests {
                     if self.queue > 0.0 { self.rate * self.pace / all } else { self.pace * share };
                 self.queue = (self.queue + (all - self.rate) * 125e3 * step).clamp(0.0, self.room);
                 let delay = self.queue / (self.rate * 125e3);
-                self.smoothed += 0.5 * (BASE.as_secs_f64() + delay - self.smoothed);
+                let between = if self.waits { 1_448.0 / (self.pace * 125e3) } else { 0.0 };
+                let trip = self.base + delay + between.min(DELAYED_ACK.as_secs_f64());
+                self.smoothed += 0.5 * (trip - self.smoothed);
                 let bytes = own * 125e3 * step;
                 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
                 let reading = Reading {
@@ -224,6 +244,24 @@ mod tests {
         line.run(Span::from_secs(30));
         let (sent, _) = line.run(Span::from_secs(30));
         assert!(sent > 18.0, "{sent} Mbit/s alone again");
+    }
+
+    /// Found on a line of 20 Mbit/s and 100 ms: it stayed at 1.2 Mbit/s, with nobody else there.
+    #[test]
+    fn acknowledgements_that_wait_for_a_second_segment_are_no_queue() {
+        for millis in [20.0, 100.0, 250.0] {
+            let mut line = Line::new(20.0, Span::from_millis(160));
+            (line.base, line.smoothed, line.waits) = (millis / 1e3, millis / 1e3, true);
+            line.run(Span::from_secs(1));
+            line.others = 20.0;
+            line.run(Span::from_secs(10));
+            let (sent, _) = line.run(Span::from_secs(20));
+            assert!(sent < 1.0, "{millis} ms: {sent} Mbit/s beside others");
+            line.others = 0.0;
+            line.run(Span::from_secs(60));
+            let (sent, queue) = line.run(Span::from_secs(60));
+            assert!(sent > 17.0 && queue < 12.0, "{millis} ms: {sent} Mbit/s, {queue} ms");
+        }
     }
 
     #[test]
