@@ -11,7 +11,7 @@ use crate::cc::{Delivered, Harp, HarpOptions, HarpStanding, Lateness};
 
 /// The one path.
 const PATH: SubflowId = SubflowId(0);
-/// How long a receiver keeps an acknowledgement for the segment behind, at most.
+/// How long receivers keep an acknowledgement back for a second segment, as a rule.
 const DELAYED_ACK: Span = Span::from_millis(40);
 /// The slowest pace: a packet a second.
 const SLOWEST: Rate = Rate::from_bits(12_000);
@@ -108,9 +108,9 @@ impl PacedHarp {
         self.harp.handle_late(now, PATH, late * packets);
     }
 
-    /// The round trip without the wait of an acknowledgement. Receivers acknowledge a segment with
-    /// the next one, and the kernel's sample is that of the older one: at a slow pace each is late
-    /// by the time between two, which would keep the pace slow.
+    /// The round trip without the time for which the acknowledgement was kept back. One covers two
+    /// segments, and the kernel's sample is that of the older one: at a slow pace each would seem
+    /// late by the time between two, and the pace would stay slow.
     fn trip(&self, reading: &Reading) -> Span {
         let least = self.lateness.least().unwrap_or(reading.rtt).min(reading.rtt);
         let between = reading.mss.as_f64() / self.harp.window(PATH).max(1.0);

@@ -7,8 +7,8 @@ use stripe::RouteId;
 
 use crate::dial::Candidate;
 
-/// The most routes of one plan that are being opened: twice as many as it has candidates. Others
-/// are there if the other host announces ever more addresses.
+/// The most routes of one plan that are being opened, twice as many as it has candidates: the other
+/// host may announce ever more addresses.
 const MOST: usize = 16;
 
 /// A route that has not worked yet.
@@ -19,8 +19,9 @@ pub(super) struct OpeningRoute {
     pub(super) remote: SocketAddr,
 }
 
-/// Those of a plan that are to be removed. The remote port of a route that is `led` may become
-/// another one than that of its candidate.
+/// Those of a plan that are to be removed: between addresses that are no candidates, and the oldest
+/// beyond [`MOST`]. A route with a preamble (`is_led`) may have another remote port than its
+/// candidate, where a translator gave the other host one.
 pub(super) fn past(
     opening: &[OpeningRoute],
     candidates: &[Candidate],
@@ -39,12 +40,10 @@ pub(super) fn past(
     };
     // Without candidates the device is away, and may come back as it was.
     let is_past = |one: &&OpeningRoute| !candidates.is_empty() && !is_candidate(one);
-    let mut past: BTreeSet<RouteId> = opening.iter().filter(is_past).map(|one| one.route).collect();
-    let all: BTreeSet<RouteId> = opening.iter().map(|one| one.route).collect();
-    let left = all.difference(&past).copied();
-    let oldest: Vec<RouteId> = left.take((all.len() - past.len()).saturating_sub(MOST)).collect();
-    past.extend(oldest);
-    past
+    let (past, kept): (Vec<&OpeningRoute>, Vec<&OpeningRoute>) = opening.iter().partition(is_past);
+    let kept: BTreeSet<RouteId> = kept.into_iter().map(|one| one.route).collect();
+    let many = kept.len().saturating_sub(MOST);
+    past.into_iter().map(|one| one.route).chain(kept.into_iter().take(many)).collect()
 }
 
 #[cfg(test)]
