@@ -17,7 +17,7 @@ const LOSSY: f64 = 0.01;
 /// rates alone.
 const SHARED: f64 = 0.85;
 /// The queue from which on a transfer in the background sees others (docs/background.md).
-const SEEN: Span = Span::from_millis(5);
+const SEEN: Span = Span::from_millis(3);
 /// The smallest buffer that a remedy sets, in bytes.
 const BUFFER: u64 = 16 << 20;
 

@@ -127,6 +127,7 @@ mod tests {
         least: Span::from_micros(2_500),
         most: None,
         queue: None,
+        filter: None,
         memory: Span::from_secs(600),
     };
 

@@ -329,7 +329,7 @@ pub const NAMES: &[Known<dyn Controller>] = &[
             Parameter {
                 name: "profile",
                 default: "modern",
-                summary: "modern: slow start, windows below a packet, packets late by 5 ms, half \
+                summary: "modern: slow start, windows below a packet, queues late by 3 ms, half \
                           of the growth beyond 64 packets, M by the rate; or paper: none of these",
             },
             Parameter {

@@ -51,6 +51,7 @@ const CONTROLLER_KEYS: &[&str] = &[
     "threshold_least",
     "threshold_most",
     "delay_memory",
+    "delay_filter",
     "needed",
     "mark",
     "floor",
@@ -339,7 +340,11 @@ fn controller(section: &Section<'_>, options: &mut HarpOptions) -> Result<()> {
             *slot = positive(&value)?;
         }
     }
-    for (key, slot) in [("threshold_most", &mut lateness.most), ("memory", &mut options.memory)] {
+    for (key, slot) in [
+        ("threshold_most", &mut lateness.most),
+        ("delay_filter", &mut lateness.filter),
+        ("memory", &mut options.memory),
+    ] {
         if let Some(value) = section.get(key) {
             *slot = if is_off(&value) { None } else { Some(positive(&value)?) };
         }

@@ -24,7 +24,10 @@ fn a_shared_line_is_left_to_who_has_no_other() {
         };
         let [both, one] = found(true);
         assert!(both < 9.2 && one > 8.2, "seed {seed}: {both}, {one} Mbit/s");
-        let [both, one] = found(false);
-        assert!(both > 10.0 && one < 7.0, "seed {seed}, without pairs: {both}, {one} Mbit/s");
+        let [both, without] = found(false);
+        assert!(
+            both > 9.2 && without < one,
+            "seed {seed}, without pairs: {both}, {without} Mbit/s"
+        );
     }
 }

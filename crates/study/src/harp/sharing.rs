@@ -19,7 +19,7 @@ const INDIRECT: [&str; 3] = ["to1/up", "to2/up", "to3/up"];
 const IN_USE: f64 = 0.5;
 
 /// Why paths are not full.
-const EARLY: &str = "windows fall as soon as a queue takes 5 ms, and by a part of all of them";
+const EARLY: &str = "windows fall as soon as a queue takes 3 ms, and by a part of all of them";
 /// Why S2 has little.
 const LATE: &str = "S2 comes to a queue that S1 keeps, and takes its delay for the path’s";
 

@@ -5,6 +5,10 @@
 //! within a round trip while a short one takes many late packets. The distance of Δ from `dmin` has
 //! bounds: before `dmax` is learnt, δ of the range would be less than a packet's time; behind a
 //! buffer of a second it would be a long wait for everybody.
+//!
+//! A queue that stands delays every packet. A radio link, or a host that pauses, delays some, by
+//! more than any threshold: with a [filter](LatenessOptions::filter) a packet is as late as the
+//! least late one of a short time.
 
 use units::{Span, Time};
 
@@ -31,8 +35,33 @@ pub struct LatenessOptions {
     /// ends slow start; `None` for that of the threshold. Windows that double would fill the queue
     /// before the first late packet is known.
     pub queue: Option<Span>,
+    /// A packet is judged by the least delay of this time before it, and of up to as much before
+    /// that; `None`: by its own.
+    pub filter: Option<Span>,
     /// How long delays are remembered; a route may change.
     pub memory: Span,
+}
+
+/// The least delay of a short time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Recent {
+    from: Time,
+    /// Of the period that began then, and of the one before.
+    least: [Option<Span>; 2],
+}
+
+impl Recent {
+    /// A packet has come with this delay. Returns the least one of this and the last `period`.
+    fn handle_delay(&mut self, now: Time, period: Span, delay: Span) -> Span {
+        let elapsed = now.since(self.from);
+        if elapsed >= period {
+            let before = self.least[0].filter(|_| elapsed < period * 2);
+            *self = Recent { from: now, least: [None, before] };
+        }
+        let least = self.least[0].map_or(delay, |least| least.min(delay));
+        self.least[0] = Some(least);
+        self.least[1].map_or(least, |before| least.min(before))
+    }
 }
 
 /// The delays of one path.
@@ -44,6 +73,7 @@ pub struct Lateness {
     began: Option<Time>,
     /// Over all periods.
     range: Option<(Span, Span)>,
+    recent: Recent,
     /// Packets so far, at most [`FIRST`].
     count: u32,
     /// The largest delay of the first ones.
@@ -56,8 +86,15 @@ impl Lateness {
     pub fn new(options: LatenessOptions) -> Lateness {
         let share = options.share.clamp(0.0, 1.0);
         let options = LatenessOptions { share, ..options };
-        let (periods, first_most) = ([None; PERIODS], Span::ZERO);
-        Lateness { options, periods, began: None, range: None, count: 0, first_most }
+        Lateness {
+            options,
+            periods: [None; PERIODS],
+            began: None,
+            range: None,
+            recent: Recent::default(),
+            count: 0,
+            first_most: Span::ZERO,
+        }
     }
 
     /// The weight of a packet with this delay; zero if it is in time. Delays may have any origin.
@@ -73,7 +110,11 @@ impl Lateness {
             self.count += 1;
             self.first_most = self.first_most.max(delay);
         }
-        self.weight(delay)
+        let judged = self
+            .options
+            .filter
+            .map_or(delay, |period| self.recent.handle_delay(now, period, delay));
+        self.weight(judged)
     }
 
     /// Whether a packet with this delay is in time. It is not remembered: probes are small.
@@ -148,6 +189,7 @@ impl DelayRange for Lateness {
         self.periods = [None; PERIODS];
         self.periods[0] = Some((least, most.max(least)));
         self.range = self.periods[0];
+        self.recent = Recent::default();
     }
 
     fn forget(&mut self) {
@@ -164,6 +206,7 @@ mod tests {
         least: Span::from_micros(2_500),
         most: None,
         queue: None,
+        filter: None,
         memory: Span::from_secs(600),
     };
 
@@ -236,6 +279,37 @@ mod tests {
             assert!(!path.shows_queue(at), "{jitter}");
             assert!(path.shows_queue(at + Span::from_micros(1)), "{jitter}");
         }
+    }
+
+    #[test]
+    fn a_queue_that_stands_is_late_and_a_packet_that_waits_alone_is_not() {
+        let filter = Some(millis(50));
+        let mut path = Lateness::new(LatenessOptions { filter, ..PAPER });
+        let mut weight = |at: u64, delay: u64| {
+            path.handle_delay(Time::ZERO + Span::from_secs(1) + millis(at), millis(delay))
+        };
+        // A radio link holds most of them for a while.
+        for at in (0..=130).step_by(5) {
+            near(weight(at, if at % 40 == 10 { 25 } else { 65 }), 0.0);
+        }
+        // Then all wait. The last that did not counts in its period, and in the next one.
+        for at in (135..200).step_by(5) {
+            near(weight(at, 65), 0.0);
+        }
+        // The range is 40 ms and the threshold 6, 40 are beyond it by more than weights go.
+        near(weight(200, 65), 40.0);
+        // The least of two periods is twice the threshold beyond the least delay.
+        for at in (205..300).step_by(5) {
+            near(weight(at, if at == 205 { 37 } else { 65 }), 4.0);
+        }
+        near(weight(300, 65), 40.0);
+        // After a pause a packet is judged by itself.
+        near(weight(310, 25), 0.0);
+        near(weight(410, 65), 40.0);
+        // The clock of the other end was set: nothing before it counts.
+        path.handle_delay(Time::ZERO + millis(1_501), millis(25));
+        path.set_range(millis(200), millis(300));
+        near(path.handle_delay(Time::ZERO + millis(1_502), millis(300)), 40.0);
     }
 
     #[test]

@@ -112,6 +112,7 @@ impl HarpOptions {
                 least: Span::from_micros(2_500),
                 most: None,
                 queue: None,
+                filter: None,
                 memory: Span::from_secs(600),
             },
             needed: 40.0,
@@ -133,9 +134,11 @@ impl HarpOptions {
             // One threshold for all: where each learns its range of delays for itself, latecomers,
             // who never saw a full queue, yield to everybody else.
             lateness: LatenessOptions {
-                least: Span::from_millis(5),
-                most: Some(Span::from_millis(5)),
+                least: Span::from_millis(3),
+                most: Some(Span::from_millis(3)),
                 queue: Some(Span::from_micros(2_500)),
+                // A radio link holds packets for tens of milliseconds, with nobody else there.
+                filter: Some(Span::from_millis(40)),
                 ..paper.lateness
             },
             full_growth: Some(64.0),
