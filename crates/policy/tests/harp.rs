@@ -6,7 +6,7 @@
 mod common;
 
 use common::{Drops, Link, Model, jain, rates, secs};
-use policy::cc::{Choke, Controller, Delivered, Harp, HarpCoupling, HarpOptions, Sent};
+use policy::cc::{Choke, Controller, Delivered, Harp, HarpCoupling, HarpOptions, Lateness, Sent};
 use units::{Bytes, Rate, Span, SubflowId, Time};
 
 const RTT: Span = Span::from_millis(50);
@@ -76,7 +76,7 @@ fn of_two_senders_the_one_with_two_paths_leaves_the_shared_one() {
     }
 }
 
-/// On a long line 5 ms of queue are a twentieth of the window: a decrease of an eighth would leave
+/// On a long line 3 ms of queue are a thirtieth of the window: a decrease of an eighth would leave
 /// it idle for a while, each time.
 #[test]
 fn alone_it_fills_long_lines() {
@@ -88,6 +88,30 @@ fn alone_it_fills_long_lines() {
         model.measure(secs(30), secs(150));
         let share = rates(&model)[0] / mbit as f64;
         assert!(share > 0.94, "{mbit} Mbit/s, {rtt} ms: {share}");
+    }
+}
+
+/// Section 11 with a filter of 25 ms and a threshold of 3 ms: packets that a radio link holds for
+/// less than the filter are in time, and all of a queue of more than the threshold are late.
+#[test]
+fn a_packet_is_late_if_those_of_the_last_moments_are() {
+    let ms = Span::from_millis;
+    for (held, late) in [(25, false), (60, true)] {
+        let mut lateness = Lateness::new(HarpOptions::modern().lateness);
+        // Of each second packets are held so long, and come at once but for that.
+        let found = (0..10_000_u64).map(|at| {
+            let delay = if at % 1_000 < held { ms(25) } else { ms(20) };
+            lateness.handle_delay(Time::ZERO + ms(at), delay)
+        });
+        assert_eq!(found.fold(0.0, f64::max) > 0.0, late, "held for {held} ms");
+    }
+    for (micros, late) in [(2_900, 0.0), (3_100, 200.0)] {
+        let mut lateness = Lateness::new(HarpOptions::modern().lateness);
+        lateness.handle_delay(Time::ZERO, ms(20));
+        let queue = ms(20) + Span::from_micros(micros);
+        let found =
+            (100..300).filter(|at| lateness.handle_delay(Time::ZERO + ms(*at), queue) > 0.0);
+        assert_eq!(found.count() as f64, late, "a queue of {micros} us");
     }
 }
 

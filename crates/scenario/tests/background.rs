@@ -71,3 +71,38 @@ fn one_that_begins_while_the_queue_is_full_learns_the_range() {
     // Alone it has 18.9 of 20 Mbit/s, and less behind its own full queue.
     assert!(foreground > 0.9 * 18.9, "{found:?}");
 }
+
+/// A radio link of 12 Mbit/s in the mean, silent for 25 ms of each 50: packets are late by up to 25
+/// ms with nobody else there. The background had 2.1 Mbit/s of it.
+#[test]
+fn what_a_radio_link_holds_is_no_queue() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let trace = folder.path().join("radio.trace");
+    // Two packets a millisecond in every other 25.
+    let mut moments = String::new();
+    for millisecond in (0..1_000).filter(|millisecond| millisecond % 50 < 25) {
+        moments += &format!("{0}\n{0}\n", millisecond + 1);
+    }
+    std::fs::write(&trace, moments + "1000\n").expect("it is written");
+    let run = |more: &str| {
+        let text = format!(
+            "name = \"radio\"\nduration = \"60 s\"\nwarmup = \"15 s\"\n[[link]]\nname = \
+             \"radio\"\nbetween = [\"near\", \"far\"]\ntrace = \"{}\"\ndelay = \"20 ms\"\nqueue = \
+             \"300000 B\"\n[[flow]]\nname = \"background\"\nfrom = \"near\"\nto = \
+             \"far\"\ntransport = \"ptcp\"\ncontroller = \"harp(drain=30s)\"\n{more}",
+            trace.display()
+        );
+        let scenario = Document::new(&text, "radio.toml").expect("it is a scenario");
+        let scenario = scenario.scenario(&[]).expect("it is right");
+        let run = scenario.run(scenario.seed, RunOptions::default()).expect("it runs");
+        ["background", "foreground"].map(|flow| run.measure("flow", flow, "goodput"))
+    };
+    let [alone, _] = run("");
+    let alone = alone.expect("it sends");
+    assert!(alone > 9.5, "alone {alone} of 12 Mbit/s");
+    let [background, foreground] = run("[[flow]]\nname = \"foreground\"\nfrom = \"near\"\nto = \
+                                        \"far\"\ncontroller = \"cubic\"\n");
+    let (background, foreground) = (background.expect("it sends"), foreground.expect("it sends"));
+    println!("alone {alone:.2}, beside {foreground:.2}: {background:.2} Mbit/s");
+    assert!(background < 0.5 && foreground > 10.5, "{background} beside {foreground} Mbit/s");
+}

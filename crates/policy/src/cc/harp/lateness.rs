@@ -16,6 +16,10 @@ use crate::cc::DelayRange;
 
 /// The most that one packet weighs.
 const MOST_WEIGHT: f64 = 40.0;
+/// A filter's period has at least so many packets: few say little of a link that holds most.
+const FILTERED: u32 = 8;
+/// It is over after so many times its time, however few there were.
+const LONGEST_PERIOD: u64 = 25;
 /// The delays of so many periods are remembered.
 const PERIODS: usize = 10;
 /// The first packets of a path, whose windows are too small for a queue: what their delays differ
@@ -35,8 +39,8 @@ pub struct LatenessOptions {
     /// ends slow start; `None` for that of the threshold. Windows that double would fill the queue
     /// before the first late packet is known.
     pub queue: Option<Span>,
-    /// A packet is judged by the least delay of this time before it, and of up to as much before
-    /// that; `None`: by its own.
+    /// A packet is judged by the least delay of a period of this time and eight packets, and of the
+    /// period before; `None`: by its own.
     pub filter: Option<Span>,
     /// How long delays are remembered; a route may change.
     pub memory: Span,
@@ -46,18 +50,23 @@ pub struct LatenessOptions {
 #[derive(Clone, Copy, Debug, Default)]
 struct Recent {
     from: Time,
+    /// Packets since then.
+    count: u32,
     /// Of the period that began then, and of the one before.
     least: [Option<Span>; 2],
 }
 
 impl Recent {
-    /// A packet has come with this delay. Returns the least one of this and the last `period`.
-    fn handle_delay(&mut self, now: Time, period: Span, delay: Span) -> Span {
+    /// A packet has come with this delay. Returns the least one of this period and the last one,
+    /// which take `time` at least.
+    fn handle_delay(&mut self, now: Time, time: Span, delay: Span) -> Span {
         let elapsed = now.since(self.from);
-        if elapsed >= period {
-            let before = self.least[0].filter(|_| elapsed < period * 2);
-            *self = Recent { from: now, least: [None, before] };
+        if elapsed >= time * LONGEST_PERIOD {
+            *self = Recent { from: now, ..Recent::default() };
+        } else if elapsed >= time && self.count >= FILTERED {
+            *self = Recent { from: now, count: 0, least: [None, self.least[0]] };
         }
+        self.count = self.count.saturating_add(1);
         let least = self.least[0].map_or(delay, |least| least.min(delay));
         self.least[0] = Some(least);
         self.least[1].map_or(least, |before| least.min(before))
@@ -110,10 +119,8 @@ impl Lateness {
             self.count += 1;
             self.first_most = self.first_most.max(delay);
         }
-        let judged = self
-            .options
-            .filter
-            .map_or(delay, |period| self.recent.handle_delay(now, period, delay));
+        let judged =
+            self.options.filter.map_or(delay, |time| self.recent.handle_delay(now, time, delay));
         self.weight(judged)
     }
 
@@ -286,7 +293,7 @@ mod tests {
         let filter = Some(millis(50));
         let mut path = Lateness::new(LatenessOptions { filter, ..PAPER });
         let mut weight = |at: u64, delay: u64| {
-            path.handle_delay(Time::ZERO + Span::from_secs(1) + millis(at), millis(delay))
+            path.handle_delay(Time::ZERO + Span::from_secs(2) + millis(at), millis(delay))
         };
         // A radio link holds most of them for a while.
         for at in (0..=130).step_by(5) {
@@ -303,13 +310,19 @@ mod tests {
             near(weight(at, if at == 205 { 37 } else { 65 }), 4.0);
         }
         near(weight(300, 65), 40.0);
-        // After a pause a packet is judged by itself.
+        // Where few come a period has eight packets: from 310 to 1,010 ms, and as many more.
         near(weight(310, 25), 0.0);
-        near(weight(410, 65), 40.0);
+        for at in (410..1_810).step_by(100) {
+            near(weight(at, 65), 0.0);
+        }
+        near(weight(1_910, 65), 40.0);
+        // After a pause a packet is judged by itself.
+        near(weight(1_920, 25), 0.0);
+        near(weight(3_170, 65), 40.0);
         // The clock of the other end was set: nothing before it counts.
-        path.handle_delay(Time::ZERO + millis(1_501), millis(25));
+        near(weight(3_180, 25), 0.0);
         path.set_range(millis(200), millis(300));
-        near(path.handle_delay(Time::ZERO + millis(1_502), millis(300)), 40.0);
+        near(path.handle_delay(Time::ZERO + millis(5_190), millis(300)), 40.0);
     }
 
     #[test]

@@ -138,7 +138,7 @@ impl HarpOptions {
                 most: Some(Span::from_millis(3)),
                 queue: Some(Span::from_micros(2_500)),
                 // A radio link holds packets for tens of milliseconds, with nobody else there.
-                filter: Some(Span::from_millis(40)),
+                filter: Some(Span::from_millis(25)),
                 ..paper.lateness
             },
             full_growth: Some(64.0),
