@@ -58,7 +58,9 @@ pub struct Reading {
 
 impl Default for PacedHarp {
     fn default() -> PacedHarp {
-        let options = HarpOptions::modern();
+        let mut options = HarpOptions::modern();
+        // The kernel's round trips are smoothed, and come forty times a second.
+        options.lateness.filter = None;
         let (harp, lateness) = (Harp::new(options), Lateness::new(options.lateness));
         PacedHarp { harp, lateness, last: None }
     }

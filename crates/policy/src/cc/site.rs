@@ -491,8 +491,9 @@ mod tests {
     fn all_connections_hear_of_a_window_that_falls() {
         let mut site = site(2);
         while site.poll_changed(0).is_some() || site.poll_changed(1).is_some() {}
-        for packet in 0..4 {
-            site.handle_acked(at(100 + packet), 0, SubflowId(0), &acked(MSS, 0, RTT * 10));
+        // A queue that stands for more than a filter's two periods.
+        for packet in 0..16 {
+            site.handle_acked(at(100 + 4 * packet), 0, SubflowId(0), &acked(MSS, 0, RTT * 10));
         }
         assert_eq!(site.poll_changed(1), Some(SubflowId(0)));
         assert_eq!(site.poll_changed(1), None);

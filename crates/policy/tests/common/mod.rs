@@ -271,6 +271,18 @@ impl Model {
         paths: &[(usize, Span)],
         start: Span,
     ) -> usize {
+        let controller = by_name(controller).unwrap_or_else(|error| panic!("{error}"));
+        self.flow_of(packets, controller, paths, start)
+    }
+
+    /// As [`Model::flow_from`], of a controller that may have no name.
+    pub fn flow_of(
+        &mut self,
+        packets: u64,
+        controller: Box<dyn Controller>,
+        paths: &[(usize, Span)],
+        start: Span,
+    ) -> usize {
         let subflows = paths.iter().zip(0..).map(|(&(link, propagation), id)| Subflow {
             id: SubflowId(id),
             link,
@@ -292,7 +304,6 @@ impl Model {
             is_waiting: false,
             pacing: Vec::new(),
         });
-        let controller = by_name(controller).unwrap_or_else(|error| panic!("{error}"));
         self.flows.push(Flow { controller, subflows: subflows.collect(), deadline: None });
         let flow = self.flows.len() - 1;
         self.admit(Time::ZERO + start, Event::Start { flow, packets });

@@ -16,8 +16,9 @@ use crate::cc::DelayRange;
 
 /// The most that one packet weighs.
 const MOST_WEIGHT: f64 = 40.0;
-/// A filter's period has at least so many packets: few say little of a link that holds most.
-const FILTERED: u32 = 8;
+/// A filter's period has at least so many packets, as RFC 6817's: fewer say little of a link that
+/// holds most.
+const FILTERED: u32 = 4;
 /// It is over after so many times its time, however few there were.
 const LONGEST_PERIOD: u64 = 25;
 /// The delays of so many periods are remembered.
@@ -39,7 +40,7 @@ pub struct LatenessOptions {
     /// ends slow start; `None` for that of the threshold. Windows that double would fill the queue
     /// before the first late packet is known.
     pub queue: Option<Span>,
-    /// A packet is judged by the least delay of a period of this time and eight packets, and of the
+    /// A packet is judged by the least delay of a period of this time and four packets, and of the
     /// period before; `None`: by its own.
     pub filter: Option<Span>,
     /// How long delays are remembered; a route may change.
@@ -310,17 +311,17 @@ mod tests {
             near(weight(at, if at == 205 { 37 } else { 65 }), 4.0);
         }
         near(weight(300, 65), 40.0);
-        // Where few come a period has eight packets: from 310 to 1,010 ms, and as many more.
+        // Where few come a period has four packets: from 310 to 610 ms, and as many more.
         near(weight(310, 25), 0.0);
-        for at in (410..1_810).step_by(100) {
+        for at in (410..1_010).step_by(100) {
             near(weight(at, 65), 0.0);
         }
-        near(weight(1_910, 65), 40.0);
+        near(weight(1_110, 65), 40.0);
         // After a pause a packet is judged by itself.
-        near(weight(1_920, 25), 0.0);
-        near(weight(3_170, 65), 40.0);
+        near(weight(1_120, 25), 0.0);
+        near(weight(2_370, 65), 40.0);
         // The clock of the other end was set: nothing before it counts.
-        near(weight(3_180, 25), 0.0);
+        near(weight(2_380, 25), 0.0);
         path.set_range(millis(200), millis(300));
         near(path.handle_delay(Time::ZERO + millis(5_190), millis(300)), 40.0);
     }
