@@ -159,8 +159,8 @@ fn what_arrives_late_or_in_another_order_is_counted() {
     arrive(2_001, 2, 12);
     arrive(1_001, 1, 41);
     arrive(5_001, 60, 70);
-    arrive(3_001, 1_000, 1_035);
-    arrive(4_001, 1_036, 1_046);
+    arrive(3_001, 20_000, 20_035);
+    arrive(4_001, 20_036, 20_046);
     let arrivals = gateway.arrivals();
     assert_eq!((arrivals.packets, arrivals.late, arrivals.waited), (6, 1, 2));
     let [queue] = gateway.queues()[..] else { panic!("a path") };

@@ -19,8 +19,8 @@ const MOST_WEIGHT: f64 = 40.0;
 /// A filter's period has at least so many packets, as RFC 6817's: fewer say little of a link that
 /// holds most.
 const FILTERED: u32 = 4;
-/// It is over after so many times its time, however few there were.
-const LONGEST_PERIOD: u64 = 25;
+/// It is over after this time, however few there were.
+const LONGEST_PERIOD: Span = Span::from_millis(800);
 /// The delays of so many periods are remembered.
 const PERIODS: usize = 10;
 /// The first packets of a path, whose windows are too small for a queue: what their delays differ
@@ -62,7 +62,7 @@ impl Recent {
     /// which take `time` at least.
     fn handle_delay(&mut self, now: Time, time: Span, delay: Span) -> Span {
         let elapsed = now.since(self.from);
-        if elapsed >= time * LONGEST_PERIOD {
+        if elapsed >= LONGEST_PERIOD {
             *self = Recent { from: now, ..Recent::default() };
         } else if elapsed >= time && self.count >= FILTERED {
             *self = Recent { from: now, count: 0, least: [None, self.least[0]] };
@@ -294,7 +294,7 @@ mod tests {
         let filter = Some(millis(50));
         let mut path = Lateness::new(LatenessOptions { filter, ..PAPER });
         let mut weight = |at: u64, delay: u64| {
-            path.handle_delay(Time::ZERO + Span::from_secs(2) + millis(at), millis(delay))
+            path.handle_delay(Time::ZERO + Span::from_secs(20) + millis(at), millis(delay))
         };
         // A radio link holds most of them for a while.
         for at in (0..=130).step_by(5) {
@@ -319,11 +319,11 @@ mod tests {
         near(weight(1_110, 65), 40.0);
         // After a pause a packet is judged by itself.
         near(weight(1_120, 25), 0.0);
-        near(weight(2_370, 65), 40.0);
+        near(weight(11_130, 65), 40.0);
         // The clock of the other end was set: nothing before it counts.
-        near(weight(2_380, 25), 0.0);
+        near(weight(11_140, 25), 0.0);
         path.set_range(millis(200), millis(300));
-        near(path.handle_delay(Time::ZERO + millis(5_190), millis(300)), 40.0);
+        near(path.handle_delay(Time::ZERO + millis(31_150), millis(300)), 40.0);
     }
 
     #[test]
