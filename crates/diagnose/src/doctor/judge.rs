@@ -412,11 +412,11 @@ mod tests {
             found[0].text.contains("80 ms") && found[0].text.contains("leaves it"),
             "{found:?}"
         );
-        let shallow = Carries { queue: Span::from_millis(3), ..carries(Rate::mbit(50)) };
+        let shallow = Carries { queue: Span::from_millis(2), ..carries(Rate::mbit(50)) };
         let found = probe(&probed(Ok(shallow)), &host);
-        assert!(found[0].text.contains("at most 3 ms") && found[0].text.contains("losses"));
+        assert!(found[0].text.contains("at most 2 ms") && found[0].text.contains("losses"));
         let held = Carries {
-            queue: Span::from_millis(3),
+            queue: Span::from_millis(2),
             held_by_receiver: 0.3,
             ..carries(Rate::mbit(50))
         };

@@ -7,8 +7,8 @@ const SHARED: &str = include_str!("../../../../scenarios/calibration/gateway-sha
 
 /// M, the most that a path carries, was known by the rate of a connection alone: without the
 /// overshoot of its start, or once that was forgotten, what it had beside others was all that it
-/// knew, and it took its share of a line that it had no need of, 12.5 and 4.9 Mbit/s. It has 9.1 and
-/// 8.1 with pairs (8.9 and 8.5 before delays were filtered).
+/// knew, and it took its share of a line that it had no need of, 12.5 and 4.9 Mbit/s. They have 9.1
+/// and 8.1 with pairs (8.9 and 8.5 before delays were filtered).
 #[test]
 fn a_shared_line_is_left_to_who_has_no_other() {
     for seed in 1..=3 {
