@@ -79,11 +79,10 @@ fn what_a_radio_link_holds_is_no_queue() {
     let folder = tempfile::tempdir().expect("a folder");
     let trace = folder.path().join("radio.trace");
     // Two packets a millisecond in every other 25.
-    let mut moments = String::new();
-    for millisecond in (0..1_000).filter(|millisecond| millisecond % 50 < 25) {
-        moments += &format!("{0}\n{0}\n", millisecond + 1);
-    }
-    std::fs::write(&trace, moments + "1000\n").expect("it is written");
+    let busy = (0..1_000).filter(|millisecond| millisecond % 50 < 25);
+    let moments: Vec<String> =
+        busy.flat_map(|at| [at + 1; 2]).chain([1_000]).map(|at: u32| at.to_string()).collect();
+    std::fs::write(&trace, moments.join("\n") + "\n").expect("it is written");
     let run = |more: &str| {
         let text = format!(
             "name = \"radio\"\nduration = \"60 s\"\nwarmup = \"15 s\"\n[[link]]\nname = \
