@@ -110,6 +110,8 @@ fn a_packet_is_late_if_those_of_the_last_moments_are() {
     for (micros, late) in [(2_900, 0.0), (3_100, 200.0)] {
         let mut lateness = Lateness::new(HarpOptions::modern().lateness);
         lateness.handle_delay(Time::ZERO, ms(20));
+        // One that has seen a full queue has the same threshold.
+        lateness.handle_delay(Time::ZERO, ms(400));
         let queue = ms(20) + Span::from_micros(micros);
         let found =
             (20_000..20_200).filter(|at| lateness.handle_delay(Time::ZERO + ms(*at), queue) > 0.0);
