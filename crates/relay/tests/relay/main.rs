@@ -406,18 +406,28 @@ fn a_relay_that_is_started_again_is_used_again() {
         drop(relay);
         assert!(!matches!(near.read(&mut [0]).await, Ok(1..)), "its paths end with it");
         let relay = Relay::with(key, address.port(), peers(), None, (None, None)).await;
-        let mut near = loop {
-            // Tickets of before open nothing, and the relay may not be back yet.
-            match client.open(&attempt(address), &target).await {
-                Ok(near) if client.state() == ClientState::Open => break near.into_tcp().unwrap(),
-                _ => tokio::time::sleep(Duration::from_millis(20)).await,
+        let (mut near, mut far) = loop {
+            // Tickets of before open nothing, and the relay may not be back yet. Who has not heard
+            // of its end has one, and a path that ends with the relay's refusal.
+            let mut near = match client.open(&attempt(address), &target).await {
+                Ok(near) if client.state() == ClientState::Open => near.into_tcp().unwrap(),
+                _ => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    continue;
+                }
+            };
+            if near.write_all(b"x").await.is_err() {
+                continue;
             }
-        };
-        near.write_all(b"x").await.unwrap();
-        let mut far = loop {
-            let (mut far, _) = listener.accept().await.unwrap();
-            if far.read(&mut [0]).await.is_ok_and(|length| length == 1) {
-                break far;
+            let mut refused = [0];
+            tokio::select! {
+                accepted = listener.accept() => {
+                    let (mut far, _) = accepted.unwrap();
+                    if far.read(&mut [0]).await.is_ok_and(|length| length == 1) {
+                        break (near, far);
+                    }
+                }
+                _ = near.read(&mut refused) => {}
             }
         };
         greet(&mut near, &mut far).await;
