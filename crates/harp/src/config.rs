@@ -79,8 +79,12 @@ impl Config {
     /// The gateway that ships, with this number of paths.
     #[must_use]
     pub fn modern(paths: u8) -> Config {
+        let mut controller = HarpOptions::modern();
+        // A little longer than a striped connection's: with 25 ms a line that somebody else needs
+        // was left to them less (decision 102).
+        controller.lateness.filter = Some(Span::from_millis(30));
         Config {
-            controller: HarpOptions::modern(),
+            controller,
             admission: Some(1.5),
             holds: true,
             pairs: true,
