@@ -35,7 +35,7 @@ pub const STUDY: Study = Study {
             The profile “paper” has what the paper says: no slow start, packets are never held, \
             windows of a packet at least; “modern” is the gateway’s default: slow start, paced \
             paths, windows below a packet, one threshold of 3 ms for all in place of a share of \
-            the range of delays, delays filtered over 25 ms, half of the growth for windows \
+            the range of delays, delays filtered over 30 ms, half of the growth for windows \
             beyond 64 packets, and M by the largest rate in place of the largest window. Of both, \
             late packets are weighted by how late they are, which the paper leaves open. Rows say \
             which profile they are of. Rates are bytes of the links. Figures 8(b), 8(c), 9, 13 \
