@@ -73,13 +73,14 @@ impl Ends {
             if path >= self.paths.count() {
                 continue;
             }
-            if let Some(rtt) = round_trip(at, *entry) {
+            let rtt = round_trip(at, *entry);
+            if let Some(rtt) = rtt {
                 self.paths.handle_rtt(path, rtt);
             }
             if let Some(rate) = capacity(*entry) {
                 self.paths.handle_capacity(path, rate);
             }
-            self.paths.handle_late(now, path, weight(*entry));
+            self.paths.handle_late(now, path, weight(*entry), rtt);
         }
         for path in 0..self.paths.count() {
             if report.queued & (1 << path) != 0 {

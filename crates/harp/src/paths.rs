@@ -365,9 +365,12 @@ impl Paths {
         self.control.handle_capacity(id(path), rate * base);
     }
 
-    pub(crate) fn handle_late(&mut self, now: Time, path: usize, weight: f64) {
+    /// Packets were late, with this weight in all; the round-trip time of the latest, if it is
+    /// known. That has the queue on the way back too; the other gateway tells no delays.
+    pub(crate) fn handle_late(&mut self, now: Time, path: usize, weight: f64, rtt: Option<Span>) {
         self.tell_left_out();
-        self.control.handle_late(now, id(path), weight);
+        let least = self.states[path].rtt.min();
+        self.control.handle_late(now, id(path), weight, rtt.map(|rtt| rtt - least));
         self.note_choke(now, path);
     }
 

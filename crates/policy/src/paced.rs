@@ -107,7 +107,7 @@ impl PacedHarp {
         self.harp.handle_delivered(now, PATH, &delivered);
         // The round trip is that of all packets since the last reading.
         let packets = (bytes.as_f64() / reading.mss.as_f64()).max(1.0);
-        self.harp.handle_late(now, PATH, late * packets);
+        self.harp.handle_late(now, PATH, late * packets, Some(trip - least));
     }
 
     /// The round trip without the time for which the acknowledgement was kept back. One covers two

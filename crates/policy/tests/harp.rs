@@ -212,6 +212,41 @@ fn a_loss_takes_half_of_all_windows() {
     assert_eq!(harp.window(PATHS[0]), 40_000.0);
 }
 
+/// Coupling is for transfers in the background, whose queue stays near the threshold. What makes a
+/// longer one does not yield: then a path answers for itself, and the other one is left alone. Both
+/// took from all windows, and beside web clients two paths carried hardly more than one.
+#[test]
+fn a_path_answers_for_itself_where_a_queue_is_a_foreground_flows() {
+    // What is left of a window of `window` packets, on a path that carries `capacity` of them.
+    let left_of = |window: u64, options: HarpOptions, capacity: u64, queues: &[Option<u64>]| {
+        let mut harp = two_paths(options, [window, 80]);
+        harp.handle_capacity(PATHS[0], Bytes(capacity * 1_000));
+        let now = Time::ZERO + secs(1);
+        let weight = options.needed / queues.len() as f64;
+        for queue in queues {
+            harp.handle_late(now, PATHS[0], weight, queue.map(Span::from_millis));
+        }
+        assert_eq!(harp.window(PATHS[1]), 80_000.0);
+        harp.window(PATHS[0])
+    };
+    let left = |options, capacity, queues: &[_]| left_of(20, options, capacity, queues);
+    let modern = HarpOptions { memory: None, extent_by_rate: false, ..HarpOptions::modern() };
+    // β of 20 packets, and β of a fifth of them and four fifths of 100.
+    let (own, all) = (17_500.0, 9_500.0);
+    assert_eq!(left(modern, 100, &[Some(10)]), own);
+    assert_eq!(left(modern, 100, &[Some(9)]), all);
+    assert_eq!(left(modern, 100, &[None]), all, "nobody knows");
+    // In the mean, of those that are known.
+    assert_eq!(left(modern, 100, &[Some(4), None, Some(15)]), own);
+    assert_eq!(left(modern, 100, &[Some(4), Some(4), Some(15)]), all);
+    // On a slow line a queue of four packets is longer, here a round trip: it may be their own.
+    assert_eq!(left_of(2, modern, 4, &[Some(50)]), 0.0, "choked, by a share of 82");
+    assert_eq!(left_of(2, modern, 4, &[Some(51)]), 1_750.0);
+    assert_eq!(left(HarpOptions { foreground: None, ..modern }, 100, &[Some(50)]), all);
+    let joint = HarpOptions { coupling: HarpCoupling::Joint, ..modern };
+    assert_eq!(left(joint, 100, &[Some(50)]), 20_000.0 - 12_500.0);
+}
+
 /// The probe of a choked path may leave from its moment on until it has left, whatever the sender
 /// does first at that moment: one that ran its timers first never sent any.
 #[test]
@@ -220,7 +255,7 @@ fn a_probe_is_due_until_it_has_left() {
     let mut now = Time::ZERO + secs(1);
     while !harp.is_choked(PATHS[0]) {
         now += RTT;
-        harp.handle_late(now, PATHS[0], harp.options().needed);
+        harp.handle_late(now, PATHS[0], harp.options().needed, None);
     }
     let choked = |harp: &Harp| match harp.allowance(PATHS[0]).state {
         Choke::Choked { probe_at } => probe_at,
@@ -252,7 +287,7 @@ fn a_path_at_its_floor_is_choked_unless_it_is_the_last() {
         let mut be_late = |harp: &mut Harp, id| {
             for _ in 0..200 {
                 now += Span::from_millis(60);
-                harp.handle_late(now, id, options.needed);
+                harp.handle_late(now, id, options.needed, None);
             }
             now
         };

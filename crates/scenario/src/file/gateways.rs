@@ -52,6 +52,7 @@ const CONTROLLER_KEYS: &[&str] = &[
     "threshold_most",
     "delay_memory",
     "delay_filter",
+    "foreground_queue",
     "needed",
     "mark",
     "floor",
@@ -343,6 +344,7 @@ fn controller(section: &Section<'_>, options: &mut HarpOptions) -> Result<()> {
     for (key, slot) in [
         ("threshold_most", &mut lateness.most),
         ("delay_filter", &mut lateness.filter),
+        ("foreground_queue", &mut options.foreground),
         ("memory", &mut options.memory),
     ] {
         if let Some(value) = section.get(key) {

@@ -88,8 +88,8 @@ fn keys_of_gateways_are_set_and_swept() {
         "gateway.site.overhead=0 B",
         "gateway.site.paths=2",
         "gateway.site.controller={ alpha = 0.1, delta = 0.2, needed = 20, memory = \"off\", \
-         threshold_most = \"5 ms\", delay_filter = \"20 ms\", slow_start = true, full_growth \
-         = 40, drain = \"30 s\" }",
+         threshold_most = \"5 ms\", delay_filter = \"20 ms\", foreground_queue = \"12 ms\", \
+         slow_start = true, full_growth = 40, drain = \"30 s\" }",
     ];
     let scenario = read(PAIR, &set);
     let spec = &scenario.gateways[0];
@@ -106,6 +106,7 @@ fn keys_of_gateways_are_set_and_swept() {
     (controller.full_growth, controller.drain) = (Some(40.0), Some(units::Span::from_secs(30)));
     controller.lateness.most = Some(units::Span::from_millis(5));
     controller.lateness.filter = Some(units::Span::from_millis(20));
+    controller.foreground = Some(units::Span::from_millis(12));
     assert_eq!(spec.config, harp::Config { controller, ..config });
     assert_eq!((spec.profile, spec.overhead), ("paper", Some(units::Bytes(0))));
 }

@@ -16,6 +16,7 @@
 mod drain;
 mod extent;
 mod lateness;
+mod options;
 mod quiet;
 mod standing;
 mod striped;
@@ -29,140 +30,19 @@ use super::{MAX_WINDOW, drain_times};
 use drain::HarpDrain;
 use extent::Extent;
 pub use lateness::{Lateness, LatenessOptions};
+pub use options::{HarpCoupling, HarpOptions};
 use quiet::Quiet;
 use standing::BackOff;
 pub use standing::HarpStanding;
-
-/// ξ: what a decrease weighs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HarpCoupling {
-    /// ξ = 1: each path for itself.
-    Independent,
-    /// ξ = 0: the sum of all windows.
-    Joint,
-    /// `ξ = w / M`, M being the largest window of the path.
-    #[default]
-    Adaptive,
-}
-
-/// The parameters of Harp's controller.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct HarpOptions {
-    /// ξ.
-    pub coupling: HarpCoupling,
-    /// α: the share of what is acknowledged by which a window grows.
-    pub alpha: f64,
-    /// The packets of a window beyond which it grows by half of α for each further one; `None` for
-    /// α of all. Windows of so many packets are late in a round trip, all at once, and decreases
-    /// alike keep the ratio of windows: the half that does not follow the window makes transfers
-    /// alike equal.
-    pub full_growth: Option<f64>,
-    /// β: the share that a decrease takes.
-    pub beta: f64,
-    /// What the first decrease takes at most, in units of the queue's share of the round trip;
-    /// those that follow it at once take β, and so do all with `None`. On a long line the threshold
-    /// is a small part of the window, and β of that would leave the line idle for many round trips.
-    pub first_decrease: Option<f64>,
-    /// When packets are late.
-    pub lateness: LatenessOptions,
-    /// The weight of late packets that a decrease needs.
-    pub needed: f64,
-    /// The weight of a packet with a mark (ECN); zero for none.
-    pub mark: f64,
-    /// The least window, in packets. Below one the sender paces.
-    pub floor: f64,
-    /// Whether windows double in a round trip until the first late packet, and again where a small
-    /// one has met no queue for a while.
-    pub slow_start: bool,
-    /// Whether M is the largest delivery rate times the smallest round-trip time, and not the
-    /// largest window. With slow start a largest window would be that of its overshoot for long.
-    pub extent_by_rate: bool,
-    /// How long M is remembered; `None` for ever.
-    pub memory: Option<Span>,
-    /// Whether a path at its floor is choked.
-    pub chokes: bool,
-    /// The time from one drain to the next; `None` for no drains. All senders drain at its
-    /// multiples on their clocks, so that those who came late learn the least delay (section 10 of
-    /// ALGORITHMS). One takes two round trips and 200 ms, with a quarter of the windows.
-    pub drain: Option<Span>,
-}
 
 /// A decrease follows another one at once within so many round trips.
 const FOLLOWS: u64 = 3;
 /// The first decrease takes at least this part of β.
 const LEAST_FIRST: f64 = 4.0;
+/// The packets of a queue that a background transfer may have made itself.
+const OWN_PACKETS: f64 = 4.0;
 /// A drain that could not begin for so long is left out: the others' are over.
 const LATEST_DRAIN: Span = Span::from_millis(50);
-
-impl HarpOptions {
-    /// The least time from one drain to the next: a drain may take a second.
-    pub const LEAST_DRAIN: Span = Span::from_secs(10);
-
-    /// The paper's parameters, with the weights of late packets that it leaves open.
-    #[must_use]
-    pub const fn paper() -> HarpOptions {
-        HarpOptions {
-            coupling: HarpCoupling::Adaptive,
-            alpha: 0.03,
-            full_growth: None,
-            beta: 0.125,
-            first_decrease: None,
-            lateness: LatenessOptions {
-                share: 0.15,
-                least: Span::from_micros(2_500),
-                most: None,
-                queue: None,
-                filter: None,
-                memory: Span::from_secs(600),
-            },
-            needed: 40.0,
-            mark: 0.0,
-            floor: 1.0,
-            slow_start: false,
-            extent_by_rate: false,
-            memory: None,
-            chokes: true,
-            drain: None,
-        }
-    }
-
-    /// The parameters of the gateway that ships.
-    #[must_use]
-    pub const fn modern() -> HarpOptions {
-        let paper = HarpOptions::paper();
-        HarpOptions {
-            // One threshold for all: where each learns its range of delays for itself, latecomers,
-            // who never saw a full queue, yield to everybody else.
-            lateness: LatenessOptions {
-                least: Span::from_millis(3),
-                most: Some(Span::from_millis(3)),
-                queue: Some(Span::from_micros(2_500)),
-                // A radio link holds packets for tens of milliseconds, with nobody else there.
-                filter: Some(Span::from_millis(25)),
-                ..paper.lateness
-            },
-            full_growth: Some(64.0),
-            first_decrease: Some(1.1),
-            // A mark says as much as a packet that is very late.
-            mark: 40.0,
-            floor: 1.0 / 16.0,
-            slow_start: true,
-            extent_by_rate: true,
-            memory: Some(Span::from_secs(300)),
-            ..paper
-        }
-    }
-}
-
-impl HarpOptions {
-    /// The share of what is acknowledged by which a window of so many packets grows.
-    fn growth(&self, packets: f64) -> f64 {
-        match self.full_growth {
-            Some(full) if packets > full => self.alpha * (0.5 + 0.5 * full / packets),
-            _ => self.alpha,
-        }
-    }
-}
 
 /// Bytes of a path arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,7 +79,7 @@ struct HarpPath {
     window: f64,
     extent: Extent,
     /// Of late packets since the last decrease.
-    weight: f64,
+    late: LatePackets,
     decreased: Option<Time>,
     /// The queue that the latest packet came through, for a sender that sees it.
     queue: Option<Span>,
@@ -222,6 +102,30 @@ struct HarpPath {
     /// How often its window fell, and how often it was choked.
     falls: PathFalls,
     back_off: BackOff,
+}
+
+/// The late packets since the last decrease.
+#[derive(Clone, Copy, Debug, Default)]
+struct LatePackets {
+    weight: f64,
+    /// The sum of the queues that are known, and how many are.
+    queues: Span,
+    count: u32,
+}
+
+impl LatePackets {
+    fn note(&mut self, weight: f64, queue: Option<Span>) {
+        self.weight += weight;
+        if let Some(queue) = queue {
+            self.queues = self.queues + queue;
+            self.count = self.count.saturating_add(1);
+        }
+    }
+
+    /// The mean of the queues that are known; zero if none is.
+    fn queue(&self) -> Span {
+        self.queues / u64::from(self.count.max(1))
+    }
 }
 
 /// How often a path stepped back.
@@ -271,7 +175,7 @@ impl Harp {
             mss,
             window: mss,
             extent: Extent::new(self.options.memory, mss),
-            weight: 0.0,
+            late: LatePackets::default(),
             decreased: None,
             queue: None,
             drain: None,
@@ -295,7 +199,7 @@ impl Harp {
         let HarpOptions { slow_start, floor, .. } = self.options;
         if let Some(path) = self.path_mut(id) {
             path.in_slow_start = slow_start;
-            path.weight = 0.0;
+            path.late = LatePackets::default();
             path.set(path.mss, floor);
         }
     }
@@ -423,21 +327,23 @@ impl Harp {
         }
     }
 
-    /// Packets of a path were late, with this weight in all. Once enough were, and a round trip
-    /// after the last decrease, the window falls.
-    pub fn handle_late(&mut self, now: Time, id: SubflowId, weight: f64) {
+    /// Packets of a path were late, with this weight in all, and the queue of the latest of them as
+    /// far as the sender knows it. Once enough were, and a round trip after the last decrease, the
+    /// window falls.
+    pub fn handle_late(&mut self, now: Time, id: SubflowId, weight: f64, queue: Option<Span>) {
         let (options, total) = (self.options, self.total());
         let Some(path) = self.path_mut(id) else { return };
         if weight > 0.0 {
             path.end_slow_start(now);
-            path.weight += weight;
+            path.late.note(weight, queue);
         }
-        if path.weight < options.needed || path.is_choked || path.is_within_round_trip(now) {
+        if path.late.weight < options.needed || path.is_choked || path.is_within_round_trip(now) {
             return;
         }
         let own = match options.coupling {
             HarpCoupling::Independent => 1.0,
             HarpCoupling::Joint => 0.0,
+            HarpCoupling::Adaptive if path.is_beside_foreground(&options) => 1.0,
             HarpCoupling::Adaptive => (path.window / path.extent.largest(now)).min(1.0),
         };
         let beta = path.share_of_decrease(now, &options);
@@ -468,7 +374,7 @@ impl Harp {
         path.in_slow_start = slow_start;
         if !path.is_choked {
             path.set(0.0, floor);
-            path.weight = 0.0;
+            path.late = LatePackets::default();
             path.decreased = Some(now);
             path.choke(now);
             self.changed.push(id);
@@ -481,7 +387,7 @@ impl Harp {
         let Some(path) = self.path_mut(id) else { return };
         if path.is_choked {
             path.is_choked = false;
-            path.weight = 0.0;
+            path.late = LatePackets::default();
             path.decreased = Some(now);
             // A packet, if the path begins anew.
             let packets = if path.in_slow_start { 1.0 } else { floor };
@@ -522,7 +428,7 @@ impl Harp {
         let has_other = self.paths.iter().any(is_other);
         let Some(path) = self.path_mut(id) else { return };
         path.set(path.window - bytes, floor);
-        path.weight = 0.0;
+        path.late = LatePackets::default();
         path.decreased = Some(now);
         path.falls.decreases += 1;
         if chokes && has_other && path.window <= floor * path.mss {
@@ -590,6 +496,14 @@ impl HarpPath {
         }
         let share = times * queue.as_secs_f64() / trip;
         share.clamp(options.beta / LEAST_FIRST, options.beta)
+    }
+
+    /// Whether the late packets came through a queue that transfers in the background do not make:
+    /// on a slow line, where their own is some packets, it takes more.
+    fn is_beside_foreground(&self, options: &HarpOptions) -> bool {
+        let packet = self.mss / self.extent.known() * self.smoothed_rtt.as_secs_f64();
+        let own = Span::from_secs_f64(OWN_PACKETS * packet);
+        options.foreground.is_some_and(|most| self.late.queue() > most.max(own))
     }
 
     /// The time from one probe to the next.

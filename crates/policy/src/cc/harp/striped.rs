@@ -41,7 +41,8 @@ impl Controller for Harp {
         let marks = mark * f64::from(u32::try_from(acked.ce_packets).unwrap_or(u32::MAX));
         let delay = path.delay.sample(now, acked, &mut path.lateness);
         let late = delay.map_or(0.0, |delay| path.lateness.handle_delay(now, delay));
-        path.queue = delay.zip(path.lateness.least()).map(|(delay, least)| delay - least);
+        let queue = delay.zip(path.lateness.least()).map(|(delay, least)| delay - least);
+        path.queue = queue;
         if delay.is_some_and(|delay| path.lateness.shows_queue(delay)) {
             path.end_slow_start(now);
         }
@@ -59,13 +60,13 @@ impl Controller for Harp {
             may_grow: !acked.is_app_limited && !acked.in_recovery && total > 0.0,
         };
         self.handle_delivered(now, id, &delivered);
-        self.handle_late(now, id, late + marks);
+        self.handle_late(now, id, late + marks, queue);
     }
 
     fn handle_congestion(&mut self, now: Time, id: SubflowId, congestion: &Congestion) {
         match congestion.signal {
             Signal::Loss => self.handle_missing(now, id),
-            Signal::Mark => self.handle_late(now, id, self.options().mark),
+            Signal::Mark => self.handle_late(now, id, self.options().mark, None),
         }
     }
 
