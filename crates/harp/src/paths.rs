@@ -493,8 +493,9 @@ mod tests {
     const LEN: u64 = 1_000;
 
     /// Packets leave as the windows and paces of two paths let them, and arrive after a round trip:
-    /// when they left, over which path, and whether as the second of a pair.
-    fn departures(config: &Config) -> Vec<(Time, usize, bool)> {
+    /// when they left, over which path, and whether as the second of a pair; with the paths, at the
+    /// end.
+    fn departures(config: &Config) -> (Paths, Time, Vec<(Time, usize, bool)>) {
         let (mut now, mut left) = (Time::ZERO, Vec::new());
         let mut paths = Paths::new(now, config);
         paths.set_mss(Bytes(LEN));
@@ -516,12 +517,12 @@ mod tests {
             }
             paths.arrive(now, &credits);
         }
-        left
+        (paths, now, left)
     }
 
     #[test]
     fn one_packet_in_sixteen_follows_at_once_and_the_pace_makes_up_for_it() {
-        let left = departures(&Config::modern(2));
+        let (.., left) = departures(&Config::modern(2));
         for path in 0..2 {
             let own: Vec<_> = left.iter().filter(|(_, over, _)| *over == path).collect();
             let seconds = own.iter().filter(|(.., is_paired)| *is_paired).count();
@@ -534,7 +535,24 @@ mod tests {
                 assert!(gaps[at] >= usual * 2, "{gaps:?}");
             }
         }
-        let paced = departures(&Config { pairs: false, ..Config::modern(2) });
+        let (.., paced) = departures(&Config { pairs: false, ..Config::modern(2) });
         assert!(paced.len() > 200 && paced.iter().all(|(.., is_paired)| !is_paired));
+    }
+
+    /// The other gateway tells no delays: round trips tell whose queue a decrease is for.
+    #[test]
+    fn a_round_trip_tells_a_foreground_flows_queue() {
+        let lost = |queue: u64| {
+            let (mut paths, now, _) = departures(&Config::modern(2));
+            // ξ is small.
+            paths.handle_capacity(0, Rate::mbit(500));
+            let before = paths.control.window(id(0));
+            let rtt = RTT + Span::from_millis(queue);
+            paths.handle_rtt(0, rtt);
+            paths.handle_late(now + RTT, 0, 40.0, Some(rtt));
+            (before - paths.control.window(id(0))) / before
+        };
+        let (own, all) = (lost(10), lost(8));
+        assert!((own - 0.125).abs() < 1e-9 && all > 0.2, "{own}, {all}");
     }
 }

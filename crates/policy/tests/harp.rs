@@ -7,7 +7,8 @@ mod common;
 
 use common::{Drops, Link, Model, jain, rates, secs};
 use policy::cc::{
-    Choke, Controller, Delivered, Harp, HarpCoupling, HarpOptions, Lateness, LatenessOptions, Sent,
+    Acked, Choke, Controller, Delivered, Harp, HarpCoupling, HarpOptions, Lateness,
+    LatenessOptions, Sent,
 };
 use units::{Bytes, Rate, Span, SubflowId, Time};
 
@@ -245,6 +246,45 @@ fn a_path_answers_for_itself_where_a_queue_is_a_foreground_flows() {
     assert_eq!(left(HarpOptions { foreground: None, ..modern }, 100, &[Some(50)]), all);
     let joint = HarpOptions { coupling: HarpCoupling::Joint, ..modern };
     assert_eq!(left(joint, 100, &[Some(50)]), 20_000.0 - 12_500.0);
+}
+
+/// A striped connection sees the queue itself.
+#[test]
+fn a_striped_connection_knows_a_foreground_flows_queue_by_its_delays() {
+    let left = |queue: u64| {
+        let modern = HarpOptions { memory: None, extent_by_rate: false, ..HarpOptions::modern() };
+        let mut harp = two_paths(modern, [20, 80]);
+        harp.handle_capacity(PATHS[0], Bytes(100_000));
+        for packet in 0..1_000 {
+            let now = Time::ZERO + secs(1) + Span::from_millis(10 * packet);
+            let waits = Span::from_millis(if packet < 50 { 0 } else { queue });
+            let acked = Acked {
+                bytes: Bytes(1_000),
+                in_flight: Bytes(1_000),
+                sent_at: Time::from_nanos(now.as_nanos() - RTT.as_nanos()),
+                window_at_sending: None,
+                rtt: Some(RTT + waits),
+                smoothed_rtt: RTT,
+                min_rtt: RTT,
+                one_way_delay: Some(RTT / 2 + waits),
+                ack_delay: Some(RTT / 2),
+                delivery_rate: None,
+                round: packet,
+                ce_packets: 0,
+                ce_bytes: Bytes::ZERO,
+                is_app_limited: true,
+                in_recovery: false,
+                slow_start_divisor: 1,
+            };
+            harp.handle_acked(now, PATHS[0], &acked);
+            if harp.window(PATHS[0]) < 20_000.0 {
+                break;
+            }
+        }
+        harp.window(PATHS[0])
+    };
+    // β of its own window; and 1.1 times the queue's share of a round trip, of 84 packets.
+    assert_eq!((left(15), left(5).round()), (17_500.0, 10_760.0));
 }
 
 /// The probe of a choked path may leave from its moment on until it has left, whatever the sender

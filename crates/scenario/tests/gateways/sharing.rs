@@ -35,3 +35,29 @@ fn a_shared_line_is_left_to_who_has_no_other() {
         assert!(both > 10.0 && one < 7.0, "seed {seed}, without pairs: {both}, {one} Mbit/s");
     }
 }
+
+/// Two paths of 10 Mbit/s with a queue of 50 ms, and forty web clients on each.
+const WEB: &str = include_str!("../../../../papers/harp/5a.toml");
+
+/// Each decrease took from both windows where foreground flows are on both paths, so that a second
+/// path gained a tenth beside forty web clients. What they need is left to them on each by itself.
+#[test]
+fn a_second_path_gains_beside_web_clients() {
+    let time = |gateway: &str, foreground: &str| {
+        let controller = format!("gateway.multi.controller={{ foreground_queue = {foreground} }}");
+        let gateway = format!("gateway={gateway}");
+        let set = [
+            "profile=modern",
+            "clients=40",
+            "duration=150 s",
+            "flow.bulk.source={ file = \"30 MB\" }",
+            &controller,
+            &gateway,
+        ];
+        of_flow(&run(WEB, &set), "bulk", "completion")
+    };
+    let (one, two) = (time("single", "\"9 ms\""), time("multi", "\"9 ms\""));
+    let before = time("multi", "\"off\"");
+    println!("{one} s over one, {two} over two, {before} before");
+    assert!(two < 0.75 * one && before > 0.8 * one, "{one}, {two}, {before} s");
+}
