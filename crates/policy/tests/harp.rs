@@ -287,6 +287,27 @@ fn a_striped_connection_knows_a_foreground_flows_queue_by_its_delays() {
     assert_eq!((left(15), left(5).round()), (17_500.0, 10_760.0));
 }
 
+/// Packets that are late in the round trip after a decrease left before it. They counted for the
+/// next one, which came as soon as it might: with nobody else there the line was idle for it. Where
+/// drains empty the queue they count no more.
+#[test]
+fn a_decrease_does_not_bring_another_one_where_there_are_drains() {
+    let left = |drain| {
+        let mut harp = two_paths(HarpOptions { drain, ..HarpOptions::modern() }, [20, 80]);
+        let needed = harp.options().needed;
+        let mut decreases = |at: Span, weight: f64| {
+            harp.handle_late(Time::ZERO + secs(1) + at, PATHS[0], weight, None);
+            harp.falls(PATHS[0]).decreases
+        };
+        let first = decreases(Span::ZERO, needed);
+        let within = decreases(RTT - Span::from_nanos(1), needed);
+        let after = decreases(RTT, 1.0);
+        [first, within, after, decreases(RTT, needed - 1.0)]
+    };
+    assert_eq!(left(Some(secs(30))), [1, 1, 1, 2]);
+    assert_eq!(left(None), [1, 1, 2, 2]);
+}
+
 /// The probe of a choked path may leave from its moment on until it has left, whatever the sender
 /// does first at that moment: one that ran its timers first never sent any.
 #[test]

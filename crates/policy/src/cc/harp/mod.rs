@@ -335,7 +335,9 @@ impl Harp {
         let Some(path) = self.path_mut(id) else { return };
         if weight > 0.0 {
             path.end_slow_start(now);
-            path.late.note(weight, queue);
+            if options.drain.is_none() || !path.is_within_round_trip(now) {
+                path.late.note(weight, queue);
+            }
         }
         if path.late.weight < options.needed || path.is_choked || path.is_within_round_trip(now) {
             return;
