@@ -60,10 +60,10 @@ pub struct HarpOptions {
     pub chokes: bool,
     /// The time from one drain to the next; `None` for no drains. All senders drain at its
     /// multiples on their clocks, so that those who came late learn the least delay (section 10 of
-    /// ALGORITHMS). One takes two round trips and 200 ms, with a quarter of the windows. With drains
-    /// packets that are late in the round trip after a decrease count for nothing: they left before
-    /// it. Without them each decrease brings another one, a round trip later, which empties the
-    /// queue: otherwise one that stands while a clock runs away would never be seen.
+    /// ALGORITHMS). One takes two round trips and 200 ms, with a quarter of the windows. With
+    /// drains packets that are late in the round trip after a decrease count for nothing: they left
+    /// before it. Without them each decrease brings another one, a round trip later, which empties
+    /// the queue: otherwise one that stands while a clock runs away would never be seen.
     pub drain: Option<Span>,
 }
 
