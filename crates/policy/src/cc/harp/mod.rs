@@ -117,7 +117,7 @@ impl LatePackets {
     fn note(&mut self, weight: f64, queue: Option<Span>) {
         self.weight += weight;
         if let Some(queue) = queue {
-            self.queues = self.queues + queue;
+            self.queues += queue;
             self.count = self.count.saturating_add(1);
         }
     }
