@@ -316,6 +316,7 @@ fn a_probe_is_due_until_it_has_left() {
     let mut now = Time::ZERO + secs(1);
     while !harp.is_choked(PATHS[0]) {
         now += RTT;
+        assert!(now < Time::ZERO + secs(60), "it is never choked");
         harp.handle_late(now, PATHS[0], harp.options().needed, None);
     }
     let choked = |harp: &Harp| match harp.allowance(PATHS[0]).state {
