@@ -25,9 +25,9 @@ const BURSTS: &str = "packets are never held, so that hosts’ bursts are late b
                       and late from 5 ms on at least, Independent has 13.0 and 4.0, Joint 9.5 and \
                       7.3 Mbit/s";
 /// The same over four paths.
-const BURSTS_OF_FOUR: &str = "packets are never held, so that hosts’ bursts are late by themselves; \
-                              held, and late from 5 ms on at least, Independent has .94 and Joint \
-                              .66 of 40 Mbit/s, and Adaptive .95 of Independent";
+const BURSTS_FOUR: &str = "packets are never held, so that hosts’ bursts are late by themselves; \
+                           held, and late from 5 ms on at least, Independent has .94 and Joint \
+                           .66 of 40 Mbit/s, and Adaptive .95 of Independent";
 /// Why S2 has little.
 const LATE: &str = "S2 comes to a queue that S1 keeps, and takes its delay for the path’s";
 
@@ -86,7 +86,7 @@ pub(super) fn four_paths(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
             verdict.row(match why {
                 Some(why) if profile == JUDGED => row.because(why),
                 None if profile == JUDGED => row,
-                _ => row.because(BURSTS_OF_FOUR),
+                _ => row.because(BURSTS_FOUR),
             });
         };
         let by = "the paper: alike, and a fifth above Joint";
