@@ -148,7 +148,10 @@ impl Follower {
                 _ = count.tick() => self.count(),
                 _ = pick.tick(), if self.picking.is_some() => self.pick(),
                 event = events.recv() => match event {
-                    Ok(event) if event.change == RouteChange::Opened => self.prune().await,
+                    Ok(event) if event.change == RouteChange::Opened => {
+                        self.prune().await;
+                        self.pick();
+                    }
                     Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
                     Err(broadcast::error::RecvError::Closed) => return,
                 },

@@ -3,16 +3,20 @@
 //! All paths are open. Those that are not used are in reserve: they carry what there is only while
 //! none of the others does, and so a path that dies costs no time. What paths carry says nothing
 //! while nobody has anything to send, so the time of trials goes on only while something moves.
+//!
+//! It chooses among paths that were open once. Most ways between a host's interfaces and a few
+//! relays lead nowhere, and trials of them would keep out those that carry.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use overlay::{Delivered, TrialConfig, Trials};
 use stripe::RouteId;
 use units::{Bytes, PathId, Rate, Seed, Span, Time};
 
-/// The rate from which on a connection is busy.
-const BUSY: Rate = Rate::mbit(1);
+/// The rate from which on a connection is busy. Less than the slowest line that others are to be
+/// tried beside: what is chosen may be all that keeps a connection below it.
+const BUSY: Rate = Rate::kbit(100);
 
 /// What a route has moved.
 #[derive(Clone, Copy, Debug)]
@@ -49,16 +53,20 @@ impl Picking {
         }
     }
 
-    /// Takes in all candidates, no fewer than before, and what routes have moved. Returns what is
-    /// to be said.
+    /// Takes in the paths among which it may choose, and what routes have moved. Returns what is to
+    /// be said.
     pub(super) fn look(
         &mut self,
         now: Instant,
         candidates: &[(PathId, String)],
         routes: &[RouteMoved],
     ) -> Vec<String> {
-        let known = self.candidates.len();
-        self.candidates.extend(candidates.iter().skip(known).cloned());
+        let is_open = |path| routes.iter().any(|route| route.path == path && route.is_open);
+        for (path, name) in candidates {
+            if self.candidates.iter().all(|(known, _)| known != path) && is_open(*path) {
+                self.candidates.push((*path, name.clone()));
+            }
+        }
         self.trials.handle_candidates(self.busy, self.candidates.len());
         for route in routes {
             self.moved.insert(route.route, (route.path, route.bytes));
@@ -68,12 +76,10 @@ impl Picking {
         let span = Span::from(now - since);
         if span > Span::ZERO && (all - before) / span >= BUSY {
             self.busy += span;
-            let open: BTreeSet<PathId> =
-                routes.iter().filter(|route| route.is_open).map(|route| route.path).collect();
             let delivered = |candidate: usize| {
                 let (path, _) = self.candidates[candidate];
                 let of_path = self.moved.values().filter(|(of, _)| *of == path);
-                let bytes = open.contains(&path).then(|| of_path.map(|(_, bytes)| *bytes).sum());
+                let bytes = is_open(path).then(|| of_path.map(|(_, bytes)| *bytes).sum());
                 Delivered { candidate, bytes }
             };
             let delivered: Vec<Delivered> = self.trials.used().map(delivered).collect();
@@ -107,14 +113,21 @@ mod tests {
         candidates: Vec<(PathId, String)>,
         now: Instant,
         moved: Vec<u64>,
-        dead: Option<usize>,
+        dead: Vec<usize>,
+        /// What each carries, kbit/s.
+        rates: [u64; 5],
     }
 
     impl Paths {
         fn new(paths: usize) -> Paths {
+            Paths::drawn(paths, Seed(1))
+        }
+
+        fn drawn(paths: usize, seed: Seed) -> Paths {
             let candidates = (0..5).map(|n| (PathId(n), format!("p{n}"))).collect();
-            let (picking, now) = (Picking::new(paths, Seed(1)), Instant::now());
-            Paths { picking, candidates, now, moved: vec![0; 5], dead: None }
+            let (picking, now) = (Picking::new(paths, seed), Instant::now());
+            let rates = [1_000, 2_000, 3_000, 4_000, 5_000];
+            Paths { picking, candidates, now, moved: vec![0; 5], dead: Vec::new(), rates }
         }
 
         fn used(&self) -> Vec<u32> {
@@ -129,7 +142,7 @@ mod tests {
                 let mut left = wanted * 1_000_000 / 8 / 5;
                 for path in self.used() {
                     let at = path as usize;
-                    let most = if self.dead == Some(at) { 0 } else { u64::from(path + 1) * 25_000 };
+                    let most = if self.dead.contains(&at) { 0 } else { self.rates[at] * 25 };
                     let moves = most.min(left);
                     left -= moves;
                     self.moved[at] += moves;
@@ -138,7 +151,7 @@ mod tests {
                 let moved = |(path, bytes): (u32, &u64)| RouteMoved {
                     route: RouteId(path),
                     path: PathId(path),
-                    is_open: self.dead != Some(path as usize),
+                    is_open: !self.dead.contains(&(path as usize)),
                     bytes: Bytes(*bytes),
                 };
                 let routes: Vec<RouteMoved> = (0..).zip(&self.moved).map(moved).collect();
@@ -176,9 +189,36 @@ mod tests {
     fn a_path_that_is_gone_is_replaced_by_the_next_best_one() {
         let mut paths = Paths::new(2);
         paths.run(Duration::from_secs(20), 1_000);
-        paths.dead = Some(4);
+        paths.dead = vec![4];
         let said = paths.run(Duration::from_secs(30), 1_000);
         assert!(!paths.used().contains(&4) && paths.used().contains(&3), "{said:?}");
         assert_eq!(paths.used().len(), 2);
+    }
+
+    /// A narrow path that was drawn beside ways that lead nowhere kept the connection below the
+    /// rate from which on others are tried.
+    #[test]
+    fn ways_that_never_open_keep_out_no_path() {
+        for seed in 0..20 {
+            let mut paths = Paths::drawn(2, Seed(seed));
+            (paths.dead, paths.rates[0]) = (vec![1, 2, 3], 50);
+            paths.run(2 * LOOK, 1_000);
+            assert_eq!(paths.used(), [0, 1, 2, 3, 4], "seed {seed}: what opens is used");
+            // One more is tried, and the best two are used.
+            (paths.dead, paths.rates[0]) = (vec![1, 2], 1_000);
+            paths.run(Duration::from_secs(20), 1_000);
+            assert_eq!(paths.used(), [1, 2, 3, 4], "seed {seed}: 1 and 2 are not open yet");
+        }
+    }
+
+    /// Paths that are slower than what many programs send do not stay because of it.
+    #[test]
+    fn a_slow_line_does_not_keep_others_from_being_tried() {
+        for seed in 0..20 {
+            let mut paths = Paths::drawn(1, Seed(seed));
+            paths.rates = [200, 200, 200, 200, 5_000];
+            paths.run(Duration::from_secs(30), 1_000);
+            assert_eq!(paths.used(), [4], "seed {seed}");
+        }
     }
 }
