@@ -17,6 +17,8 @@ mod loopback;
 mod metrics;
 #[path = "../needs/mod.rs"]
 mod needs;
+#[path = "../noise/mod.rs"]
+mod noise;
 mod offers;
 mod outputs;
 mod perf;

@@ -9,6 +9,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use super::home::{Home, Running, lines_of};
+use super::noise::noise;
 use super::services::{all_services, client, server, tunnels};
 
 /// A host with all services and metrics at a free port.
@@ -100,16 +101,6 @@ fn moved(carrier: &str, direction: &str) -> String {
 
 fn rows_of_paths(figures: &Figures) -> usize {
     figures.keys().filter(|row| row.starts_with("anabranch_path_bytes")).count()
-}
-
-/// Bytes without a pattern.
-fn noise(length: usize) -> Vec<u8> {
-    let mut state = 1_u64;
-    let next = |_| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (state >> 56) as u8
-    };
-    (0..length).map(next).collect()
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::needs::are_installed;
+use super::noise::noise;
 use super::ports::free_port;
 
 pub(crate) const SSHD: &str = "/usr/sbin/sshd";
@@ -84,9 +85,7 @@ impl Scratch {
 
     /// Writes a file of `size` bytes without repetition.
     pub(crate) fn data(&self, name: &str, size: u32) -> PathBuf {
-        let content: Vec<u8> =
-            (0..size).map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
-        self.file(name, &content)
+        self.file(name, &noise(size))
     }
 
     /// Writes a shell script, by another process: one that another test starts meanwhile would

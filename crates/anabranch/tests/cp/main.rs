@@ -5,6 +5,8 @@ mod host;
 mod install;
 #[path = "../needs/mod.rs"]
 mod needs;
+#[path = "../noise/mod.rs"]
+mod noise;
 #[path = "../ports/mod.rs"]
 mod ports;
 mod pull;
