@@ -83,7 +83,7 @@ impl Scratch {
         path
     }
 
-    /// Writes a file of `size` bytes without repetition.
+    /// Writes a file of `size` bytes that no compression makes shorter.
     pub(crate) fn data(&self, name: &str, size: u32) -> PathBuf {
         self.file(name, &noise(size))
     }

@@ -14,8 +14,8 @@ use overlay::{Delivered, TrialConfig, Trials};
 use stripe::RouteId;
 use units::{Bytes, PathId, Rate, Seed, Span, Time};
 
-/// The rate from which on a connection is busy. Less than the slowest line that others are to be
-/// tried beside: what is chosen may be all that keeps a connection below it.
+/// The rate from which on a connection is busy. No other path is tried where those in use carry
+/// less than this together, so it is below the rate of any line that is worth leaving.
 const BUSY: Rate = Rate::kbit(100);
 
 /// What a route has moved.
