@@ -185,10 +185,13 @@ impl Reserve {
             let is_relay = |path: &Value| path["name"].as_str().unwrap().contains("10.8.1.2");
             others.iter().any(|path| path["why"] == "in reserve" && is_relay(path))
         });
-        let shown = reserve.sites.near_gateway.anabranch(&["gateway", "status"]);
-        let line = |with: &str| shown.stdout.lines().any(|line| line.contains(with));
-        assert!(line("carries") && line("in reserve"), "{}", shown.said());
-        assert!(reserve.part_of_the_relay().is_some_and(|percent| percent < 5));
+        // A path whose answers are late on a busy machine is silent for a moment.
+        until("it is shown in words", || {
+            let shown = reserve.sites.near_gateway.anabranch(&["gateway", "status"]);
+            let line = |with: &str| shown.stdout.lines().any(|line| line.contains(with));
+            line("carries") && line("in reserve")
+        });
+        until("it carries nothing", || reserve.part_of_the_relay().is_some_and(|part| part < 5));
         Some(reserve)
     }
 
