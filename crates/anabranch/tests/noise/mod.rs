@@ -2,12 +2,15 @@
 
 /// So many octets that no compression makes shorter (xorshift).
 pub(crate) fn noise(size: u32) -> Vec<u8> {
+    let size = size as usize;
+    let mut data = Vec::with_capacity(size + 8);
     let mut state = 1_u64;
-    let next = || {
+    while data.len() < size {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        state.to_be_bytes()[3]
-    };
-    std::iter::repeat_with(next).take(size as usize).collect()
+        data.extend_from_slice(&state.to_be_bytes());
+    }
+    data.truncate(size);
+    data
 }
