@@ -153,6 +153,16 @@ impl Row {
         }
     }
 
+    /// Why the values differ, or there is none, as far as it is known.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        let unknown = match self.outcome() {
+            Outcome::Missing => "nothing was measured",
+            Outcome::Pass | Outcome::Differs => "no cause is written down",
+        };
+        self.why.as_deref().unwrap_or(unknown)
+    }
+
     fn half_width(&self) -> Option<f64> {
         if let Expected::Mean(mean) = self.expected { mean.half_width } else { None }
     }
@@ -189,13 +199,10 @@ impl Row {
     }
 
     fn result(&self) -> String {
-        let why = || self.why.as_deref().unwrap_or("no cause is written down");
         match self.outcome() {
             Outcome::Pass => "pass".into(),
-            Outcome::Differs => format!("differs{}: {}", self.distance(), why()),
-            Outcome::Missing => {
-                format!("missing: {}", self.why.as_deref().unwrap_or("nothing was measured"))
-            }
+            Outcome::Differs => format!("differs{}: {}", self.distance(), self.reason()),
+            Outcome::Missing => format!("missing: {}", self.reason()),
         }
     }
 

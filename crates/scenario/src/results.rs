@@ -20,6 +20,7 @@ use crate::measures::{MEASURES, Measure, Measures};
 use crate::quantities::numbers;
 use crate::run::Run;
 use crate::sweep::{Job, Plan};
+pub use key::build;
 use lock::FolderLock;
 pub use summary::{Summary, summary};
 pub use tables::TableKind;

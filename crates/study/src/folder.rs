@@ -9,6 +9,7 @@ use crate::cache::RunCache;
 use crate::error::StudyError;
 use crate::figure::{Context, Lab};
 use crate::figure::{Figure, Study};
+use crate::judgement::{JudgedFigure, Judgement};
 use crate::outcome::Outcome;
 use crate::parallel::Progress;
 
@@ -22,21 +23,24 @@ pub struct Folder {
     path: PathBuf,
     study: &'static Study,
     page: Page,
+    judgement: Judgement,
     cache: RunCache,
 }
 
 impl Folder {
-    /// Makes the folder if needed, and begins a page.
+    /// Makes the folder if needed, and begins a page. What the figures depend on is in
+    /// [`key`](crate::key).
     ///
     /// # Errors
     /// If the folder cannot be made.
-    pub fn create(path: &Path, study: &'static Study) -> Result<Folder, StudyError> {
+    pub fn create(path: &Path, study: &'static Study, key: String) -> Result<Folder, StudyError> {
         let path = path.to_owned();
         std::fs::create_dir_all(&path)
             .map_err(|source| StudyError::Folder { path: path.clone(), source })?;
         let mut page = Page::new(study.title);
         page.text(study.about);
-        Ok(Folder { path, study, page, cache: RunCache::default() })
+        let judgement = Judgement { key, figures: Vec::new() };
+        Ok(Folder { path, study, page, judgement, cache: RunCache::default() })
     }
 
     /// Makes a figure, writes its files and adds it to the page.
@@ -82,6 +86,8 @@ impl Folder {
         self.page
             .links(links.into_iter().chain(figure.files.iter().map(|file| (file.name, file.name))));
         self.write()?;
+        self.judgement.figures.push(JudgedFigure::new(figure, &outcome.verdict));
+        self.judgement.write(&self.path)?;
         Ok(outcome)
     }
 

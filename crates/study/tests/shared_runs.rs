@@ -60,7 +60,8 @@ fn shared_runs_are_run_once() {
         jobs: 1,
         experiment: Experiment::default(),
     };
-    let mut out = Folder::create(&folder.path().join("out"), study).expect("a folder");
+    let mut out =
+        Folder::create(&folder.path().join("out"), study, String::new()).expect("a folder");
     let runs = AtomicUsize::new(0);
     let mut make = |name: &str, seeds: u32| {
         let before = runs.load(Ordering::Relaxed);

@@ -1,5 +1,7 @@
 //! `reproduce`: reproduces the figures of a paper or a theory, and compares them.
 
+mod all;
+
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,13 +19,15 @@ use crate::signals::Signals;
 use crate::testbed::{Namespaces, Stop};
 use crate::threads;
 
+/// The word for all papers, one after the other.
+const ALL: &str = "all";
 /// The exit code if a row differs; see [`EXIT_CODES`](crate::exit::EXIT_CODES).
 const DIFFERS: u8 = 1;
 
 /// Arguments of `reproduce`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReproduceArgs {
-    /// The paper, or theory [default: list all papers and figures]
+    /// The paper, theory, or all [default: list all papers and figures]
     paper: Option<String>,
     /// The figures [default: all]
     figure: Vec<String>,
@@ -77,16 +81,15 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     let Some(paper) = &args.paper else {
         return Ok(show(list())?);
     };
+    if paper == ALL {
+        return all::run(args);
+    }
     let study = study::find(paper).map_err(usage)?;
     let figures = chosen(study, &args.figure)?;
-    let mut context = Context {
-        papers: args.papers.clone(),
-        seeds: args.seeds,
-        jobs: threads(args.jobs),
-        experiment: experiment(args, study),
-    };
+    let mut context = context(args, study);
     let stop = Arc::new(Stop::default());
     check(args, study)?;
+    let key = key(args, study)?;
     if let Some(real) = study.real {
         // Each has two programs or more, and an emulator.
         context.jobs = args.jobs.map_or(threads(None).div_ceil(2), usize::from);
@@ -106,7 +109,8 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         ),
     };
     let path = scratch.as_ref().map(Scratch::path).or(args.out.as_deref());
-    let mut folder = Folder::create(path.expect("either is there"), study).map_err(study_error)?;
+    let path = path.expect("either is there");
+    let mut folder = Folder::create(path, study, key).map_err(study_error)?;
     let mut all = Verdict::default();
     for figure in figures {
         show(format_args!("{}: {}\n\n", figure.name, figure.title))?;
@@ -131,6 +135,24 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     };
     show(format_args!("{}: {kept}\n", all.summary()))?;
     if all.passes() { Ok(()) } else { Err(Failure::Code(DIFFERS)) }
+}
+
+/// The options, without a testbed.
+fn context(args: &ReproduceArgs, study: &Study) -> Context {
+    Context {
+        papers: args.papers.clone(),
+        seeds: args.seeds,
+        jobs: threads(args.jobs),
+        experiment: experiment(args, study),
+    }
+}
+
+/// What the figures depend on.
+fn key(args: &ReproduceArgs, study: &Study) -> Result<String, Failure> {
+    let build = scenario::results::build();
+    let build = build.map_err(|source| Error::system("read this program", source))?;
+    study::key(study, &context(args, study), build, &[args.told, args.count_late])
+        .map_err(study_error)
 }
 
 /// Refuses options that mean nothing for the study.
@@ -175,6 +197,7 @@ fn chosen(study: &'static Study, names: &[String]) -> Result<Vec<&'static Figure
 fn list() -> Table {
     let mut table =
         Table::new([("paper", Align::Left), ("figure", Align::Left), ("title", Align::Left)]);
+    table.row([ALL, "", "Every paper, one after the other, and a page of all figures"]);
     for study in STUDIES {
         table.row([study.paper, "", study.title]);
         for figure in study.figures {

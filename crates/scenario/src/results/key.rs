@@ -9,7 +9,10 @@ use crate::sweep::{Job, Plan};
 use blake3::Hasher;
 
 /// A hash of the program that runs: another build may give other results.
-pub(super) fn build() -> io::Result<&'static str> {
+///
+/// # Errors
+/// If the program cannot be read.
+pub fn build() -> io::Result<&'static str> {
     static BUILD: OnceLock<String> = OnceLock::new();
     if let Some(known) = BUILD.get() {
         return Ok(known);
