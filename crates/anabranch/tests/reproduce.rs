@@ -2,8 +2,12 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 fn folder(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -39,6 +43,38 @@ fn papers_and_figures_are_listed() {
     for name in ["theory", "reno-loss", "cubic-loss", "fast-queue", "coupled-shared"] {
         assert!(out.contains(name), "{name}: {out}");
     }
+}
+
+/// Ended from outside, nothing of it goes on; what it had not finished is made the next time.
+#[test]
+fn all_papers_end_with_the_command() {
+    let folder = folder("reproduce-all");
+    let (code, _, said) = reproduce(&folder, &["all"]);
+    assert!(code == 2 && said.contains("--out"), "{said}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+    command.current_dir(&folder).args(["reproduce", "all", "--seeds", "1", "--out", "o"]);
+    let mut all = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(all.stdout.take().unwrap()).lines();
+    // The paper's own first line: its process is there.
+    assert!(lines.any(|line| line.unwrap().starts_with("reno-loss: ")), "it begins");
+    let id = all.id();
+    let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+    let child = children.trim().to_owned();
+    assert!(!child.is_empty());
+    assert!(Command::new("kill").arg(id.to_string()).status().unwrap().success());
+    assert_eq!(all.wait().unwrap().signal(), Some(15));
+    // The paper has the other end of this pipe, and would keep it open.
+    lines.for_each(drop);
+    let is_gone = || {
+        let state = fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+        state.is_empty() || state.contains(") Z ")
+    };
+    let began = Instant::now();
+    while !is_gone() {
+        assert!(began.elapsed() < Duration::from_secs(20), "its paper goes on");
+        sleep(Duration::from_millis(20));
+    }
+    assert!(!folder.join("o/index.html").exists(), "no paper was finished");
 }
 
 #[test]

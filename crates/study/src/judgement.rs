@@ -141,7 +141,14 @@ pub fn key(
     part(&format!("{:?} {more:?}", experiment.quick));
     for figure in study.figures {
         let cache = RunCache::default();
-        for (_, text) in &Lab::new(context, study, figure, &|_, _| {}, &cache)?.files {
+        let files = match Lab::new(context, study, figure, &|_, _| {}, &cache) {
+            Ok(lab) => lab.files,
+            // A folder with the files of some figures alone, of which this is none.
+            Err(StudyError::NoPapers(_)) => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        part(&files.len().to_string());
+        for (_, text) in &files {
             part(text);
         }
     }

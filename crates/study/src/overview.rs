@@ -32,16 +32,16 @@ impl Overview {
     pub fn summary(&self) -> String {
         let count = |verdict| self.count(verdict);
         let agree = count(FigureVerdict::Agrees);
-        let mut text = format!("{agree} of {} figures agree", self.figures().count());
-        let differ = count(FigureVerdict::Differs);
-        if differ > 0 {
-            text += &format!(", {differ} {}", if differ == 1 { "differs" } else { "differ" });
-        }
-        let lost = count(FigureVerdict::CannotBeJudged);
-        if lost > 0 {
-            text += &format!(", {lost} cannot be judged");
-        }
-        text
+        let differ = match count(FigureVerdict::Differs) {
+            0 => String::new(),
+            1 => ", 1 differs".into(),
+            differ => format!(", {differ} differ"),
+        };
+        let lost = match count(FigureVerdict::CannotBeJudged) {
+            0 => String::new(),
+            lost => format!(", {lost} cannot be judged"),
+        };
+        format!("{agree} of {} figures agree{differ}{lost}", self.figures().count())
     }
 
     /// Writes the page `index.html` into the folder that has a folder for each paper.

@@ -62,7 +62,7 @@ fn checked(args: &ReproduceArgs) -> Result<&Path, Error> {
     }
     args.out.as_deref().ok_or_else(|| {
         Error::usage(
-            "all papers take hours: name a folder with --out, where each is kept and not made again",
+            "all papers take hours: name a folder with --out, where each is kept once it is made",
         )
     })
 }
@@ -164,7 +164,9 @@ mod tests {
         for study in STUDIES {
             let words = words(&all.of(study, Path::new("o")));
             let again = args(&words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>());
-            super::super::check(&again, study).expect("nothing that does not apply");
+            crate::commands::reproduce::check(&again, study).expect("nothing that does not apply");
+            let wanted = key(&all.of(study, Path::new("o")), study).unwrap();
+            assert_eq!(key(&again, study).unwrap(), wanted, "what it makes is known again");
         }
     }
 
