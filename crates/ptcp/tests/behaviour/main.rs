@@ -15,4 +15,5 @@ mod rebinding;
 mod recovering;
 mod repeating;
 mod sizes;
+mod slow_start;
 mod streams;
