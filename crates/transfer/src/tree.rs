@@ -68,9 +68,7 @@ impl Tree {
         entries: Vec<Entry>,
         attributes: AttributesOf,
     ) -> Result<Tree, TreeError> {
-        if entries.len() > MAX_ENTRIES {
-            return Err(TreeError::TooMany(entries.len()));
-        }
+        check_count(entries.len())?;
         let (mut files, mut data) = (0, 0u64);
         for (index, entry) in entries.iter().enumerate() {
             entry.check().map_err(|field| TreeError::Entry { path: shown(entry), field })?;
@@ -156,6 +154,11 @@ impl Tree {
     }
 }
 
+/// Refuses more entries than a tree may have.
+fn check_count(count: usize) -> Result<(), TreeError> {
+    if count > MAX_ENTRIES { Err(TreeError::TooMany(count)) } else { Ok(()) }
+}
+
 /// Finds colliding names. In the order by components, the entries below a path follow it directly,
 /// so comparing neighbours is enough.
 fn check_names(entries: &[Entry]) -> Result<(), TreeError> {
@@ -178,4 +181,17 @@ fn check_names(entries: &[Entry]) -> Result<(), TreeError> {
 
 fn shown(entry: &Entry) -> String {
     String::from_utf8_lossy(&entry.path).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_has_a_bounded_number_of_entries() {
+        assert_eq!(check_count(0), Ok(()));
+        assert_eq!(check_count(MAX_ENTRIES), Ok(()));
+        let more = MAX_ENTRIES + 1;
+        assert_eq!(check_count(more), Err(TreeError::TooMany(more)));
+    }
 }

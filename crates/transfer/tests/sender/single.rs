@@ -228,3 +228,33 @@ fn a_lost_acknowledgement_is_made_up_for() {
     assert!(world.deliver_back(0, 0));
     world.finish();
 }
+
+/// A path that is back is known by its rate, and has to prove itself all the same: until then it
+/// takes no more from another one than it may have outstanding.
+#[test]
+fn a_path_that_is_back_takes_little_at_first() {
+    let mut world = World::new(NAMES[0], &[]);
+    world.open(Class::Primary, 0);
+    world.open(Class::Primary, 1);
+    for _ in 0..15 {
+        for path in 0..2 {
+            assert!(world.transmit(path, 16_384));
+            assert!(world.deliver(path) && world.deliver_back(path, path));
+        }
+        world.pass(20);
+    }
+    world.apply(&Op::Lose { path: 1 });
+    world.pass(20);
+    assert!(world.transmit(0, 16_384));
+    while world.sender.poll_event().is_some() {}
+    world.open(Class::Primary, 1);
+    assert!(world.transmit(1, 16_384));
+    let mut stolen = Vec::new();
+    while let Some(event) = world.sender.poll_event() {
+        if let SenderEvent::Stolen { bytes, .. } = event {
+            stolen.push(bytes);
+        }
+    }
+    let [stolen] = stolen[..] else { panic!("{stolen:?}") };
+    assert!(stolen > Bytes::kib(32) && stolen <= Bytes::kib(64), "{stolen:?}");
+}
