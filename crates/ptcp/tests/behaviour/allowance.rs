@@ -43,6 +43,28 @@ fn nothing_is_granted_beyond_the_allowance() {
     assert!(exposure <= Bytes::mib(2), "{exposure:?}");
 }
 
+/// The buffer of a peer that asks for any amount is half of the largest one.
+#[test]
+fn the_largest_buffer_may_be_set_later() {
+    let config = Config {
+        receive_buffer: FIRST,
+        max_receive_buffer: Bytes::mib(1),
+        ..Config::default()
+    };
+    let granted = |largest: Option<Bytes>| {
+        let mut pair = pair(&config);
+        if let Some(largest) = largest {
+            pair.server().set_max_receive_buffer(largest);
+        }
+        pair.server().grant_buffer(Time::ZERO, Bytes::mib(100));
+        pair.server().wanted_allowance()
+    };
+    assert_eq!(granted(None), Bytes::kib(512));
+    assert_eq!(granted(Some(Bytes::mib(8))), Bytes::mib(4));
+    assert_eq!(granted(Some(Bytes::kib(256))), Bytes::kib(128));
+    assert_eq!(granted(Some(Bytes::kib(16))), FIRST, "what was granted stays so");
+}
+
 #[test]
 fn a_small_allowance_is_used_again_as_data_are_read() {
     let mut pair = pair(&Config { receive_buffer: FIRST, ..Config::default() });

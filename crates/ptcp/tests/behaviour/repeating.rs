@@ -59,6 +59,32 @@ fn a_reader_does_not_wait_for_the_queue_of_a_path_that_trickles() {
     assert!(back == Bytes::ZERO && copied < Bytes::kib(700), "{back:?} {copied:?}");
 }
 
+/// Of what hangs on several paths, the reader is given first what it needs first.
+#[test]
+fn what_the_reader_needs_first_is_copied_first() {
+    let link = |delay, rate| Link {
+        rate: Some(Rate::mbit(rate)),
+        queue: Bytes::kib(400),
+        ..Link::new(ms(delay))
+    };
+    let links = [link(15, 25), link(15, 25), link(25, 10)];
+    let mut pair = Pair::new(&Config::default(), ("reno", "lowest-rtt"), &links);
+    let stream = pair.bulk(Bytes::mib(400));
+    pair.run_for(Span::from_secs(3));
+    for path in [0, 1] {
+        pair.set_rate(path, TRICKLE);
+    }
+    pair.run_for(Span::from_secs(2));
+    let (mut longest, mut waited) = (0, 0);
+    for _ in 0..500 {
+        let before = pair.server().received(stream);
+        pair.run_for(ms(10));
+        waited = if pair.server().received(stream) > before { 0 } else { waited + 10 };
+        longest = longest.max(waited);
+    }
+    assert!(longest < 650, "the reader waits for {longest} ms");
+}
+
 #[test]
 fn the_end_of_a_stream_does_not_wait_for_a_path_that_trickles() {
     let took = |reinject| {
