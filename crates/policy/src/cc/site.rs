@@ -462,6 +462,25 @@ mod tests {
         assert_eq!(site.remembered.len(), 2);
     }
 
+    /// Numbers come round; two places of one number would share a window.
+    #[test]
+    fn no_two_places_have_one_number() {
+        let mut site = site(1);
+        let second = Place(PLACE.0 + 1);
+        join(&mut site, at(2), 1, second);
+        site.leave(at(3), 1);
+        let remembered = site.remembered[0].id;
+        site.next = 0;
+        for number in 2..5 {
+            join(&mut site, at(4), number, Place(PLACE.0 + number));
+        }
+        let mut ids: Vec<SubflowId> = site.shared.iter().map(|path| path.id).collect();
+        assert!(!ids.contains(&remembered), "{ids:?} and {remembered:?}");
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), 4);
+    }
+
     #[test]
     fn places_are_remembered_to_a_bound() {
         let mut site = site(1);
