@@ -46,8 +46,8 @@ fn a_queue_ends_slow_start() {
     assert_eq!(after_loss, SendPhase::Recovery, "it overruns the queue");
 }
 
-/// A timeout leaves half of what was in flight as the threshold. Of a line that has a quarter of its
-/// rate since, the queue ends slow start earlier.
+/// A timeout leaves half of what was in flight as the threshold. Of a line that has a quarter of
+/// its rate since, the queue ends slow start earlier.
 #[test]
 fn a_queue_ends_the_slow_start_after_a_timeout() {
     let mut pair = bulk(true);
