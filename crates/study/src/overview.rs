@@ -61,7 +61,7 @@ impl Overview {
                 let (rows, why) = match (judged, made) {
                     (Some(judged), _) => {
                         let all = judged.agree + judged.differ + judged.missing;
-                        (format!("{} of {all}", judged.agree), judged.why.join("; "))
+                        (format!("{} of {all}", judged.agree), judged.why.join(" · "))
                     }
                     (None, Err(why)) => ("–".into(), why.clone()),
                     (None, Ok(_)) => ("–".into(), "it was not made".into()),
@@ -145,7 +145,7 @@ mod tests {
             .collect();
         let row = |start: &str| rows.iter().find(|row| row.contains(start)).unwrap().as_str();
         assert!(row("Figure 2").ends_with("agrees | 5 of 5 | "), "{rows:?}");
-        let both = "differs | 3 of 5 | the queue <is> full; no such link";
+        let both = "differs | 3 of 5 | the queue <is> full · no such link";
         assert!(row("Figure 3").ends_with(both), "{rows:?}");
         assert!(row("Figure 4").ends_with("cannot be judged | 3 of 4 | no such link"), "{rows:?}");
         assert!(row("Draws").ends_with("cannot be judged | – | it needs root"), "{rows:?}");
