@@ -88,6 +88,24 @@ fn ledbat_plus_plus_decreases_in_proportion() {
     }
 }
 
+/// What an application does not use says nothing of more room; a queue counts all the same.
+#[test]
+fn ledbat_plus_plus_falls_but_does_not_grow_while_the_application_limits_it() {
+    let mut flow = One::new("ledbat++(slowdowns=false)", 40);
+    flow.controller.handle_slow_start_end(Time::ZERO, ID);
+    flow.round(100, 0);
+    let before = flow.window();
+    let mut idle = |delay: u64| {
+        let acked = Acked { is_app_limited: true, ..acked(MSS, Span::from_millis(delay), 2) };
+        for _ in 0..40 {
+            flow.controller.handle_acked(Time::ZERO, ID, &acked);
+        }
+        flow.window()
+    };
+    assert_eq!(idle(100), before);
+    assert!(idle(400) < before * 3 / 4);
+}
+
 /// Half at the first indication, no growth in the three round trips after it, one packet at a
 /// further one in them.
 #[test]

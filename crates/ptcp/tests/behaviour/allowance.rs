@@ -46,11 +46,8 @@ fn nothing_is_granted_beyond_the_allowance() {
 /// The buffer of a peer that asks for any amount is half of the largest one.
 #[test]
 fn the_largest_buffer_may_be_set_later() {
-    let config = Config {
-        receive_buffer: FIRST,
-        max_receive_buffer: Bytes::mib(1),
-        ..Config::default()
-    };
+    let config =
+        Config { receive_buffer: FIRST, max_receive_buffer: Bytes::mib(1), ..Config::default() };
     let granted = |largest: Option<Bytes>| {
         let mut pair = pair(&config);
         if let Some(largest) = largest {
