@@ -207,3 +207,17 @@ impl Windowed for Cubic {
         self.curve.epoch = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_outlives_a_new_start() {
+        let mut cubic = Cubic::default();
+        cubic.set_share(0.5);
+        let start = Start { mss: Bytes(1_000), initial_window: Bytes(10_000), rtt: None };
+        cubic.handle_start(Time::ZERO, &start);
+        assert_eq!((cubic.share, cubic.window.packets()), (0.5, 10.0));
+    }
+}

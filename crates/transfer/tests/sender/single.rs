@@ -229,6 +229,22 @@ fn a_lost_acknowledgement_is_made_up_for() {
     world.finish();
 }
 
+/// A word of the receiver on another matter shows that the path lives, and postpones the verdict.
+#[test]
+fn an_answer_keeps_a_path_from_stalling() {
+    let stalls = |is_answered: bool| {
+        let (mut world, _) = only_path();
+        world.now += Span::from_millis(500);
+        if is_answered {
+            world.sender.handle_answer(world.now, PathId(0));
+        }
+        world.pass(200);
+        world.sender.paths(world.now)[0].state == PathState::Stalled
+    };
+    assert!(stalls(false));
+    assert!(!stalls(true));
+}
+
 /// A path that is back is known by its rate, and has to prove itself all the same: until then it
 /// takes no more from another one than it may have outstanding.
 #[test]
