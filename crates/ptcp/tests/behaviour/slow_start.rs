@@ -1,4 +1,4 @@
-//! When slow start ends, by delays as in HyStart++ (RFC 9406).
+//! When slow start ends by the delays of packets (RFC 9406).
 
 use ptcp::Config;
 use recovery::SendPhase;
