@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::hosts::{Host, Scratch, until};
 use super::needs::are_installed;
 use super::own_network::in_own_network;
-use super::running::{Running, web_of};
+use super::running::{Running, web};
 
 /// Two sites with a host and a gateway each: 10.1.0.2 behind 10.1.0.1, and 10.2.0.2 behind
 /// 10.2.0.1; the same in `fd00:1::/64` and `fd00:2::/64`.
@@ -22,9 +22,6 @@ pub(crate) struct Sites {
     /// Last, after the hosts.
     pub(crate) scratch: Scratch,
 }
-
-/// Bytes of the file that is fetched: six seconds of the line, more than buffers on the way hold.
-const SIZE: u32 = 24_000_000;
 
 /// Whether the test runs in its namespaces, with all that it needs.
 pub(crate) fn sites(test: &str) -> Option<Sites> {
@@ -60,7 +57,7 @@ pub(crate) fn sites(test: &str) -> Option<Sites> {
              echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
              ip route add 10.{site}.0.0/24 via 10.9.0.{other}
              ip route add fd00:{site}::/64 via fd00:9::{other}
-             tc qdisc add dev wan0 root tbf rate 30mbit burst 20k latency 100ms"
+             tc qdisc add dev wan0 root tbf rate 60mbit burst 20k latency 100ms"
         ));
     }
     let keys = [&near_gateway, &far_gateway]
@@ -90,11 +87,6 @@ impl Sites {
              {at}\nnetworks = [\"10.{other}.0.0/24\", \"fd00:{other}::/64\"]\n{more}"
         );
         fs::write(host.home.join("gateway.toml"), text).unwrap();
-    }
-
-    /// A web server on the far host, with a file that fills the line for seconds.
-    pub(crate) fn web(&self, address: &str) -> Running {
-        web_of(&self.far, address, SIZE)
     }
 
     /// Starts both gateways, and waits until they carry.
@@ -169,7 +161,7 @@ pub(crate) fn counter(host: &Host, name: &str) -> u64 {
 fn background_transfers_of_unmodified_hosts_go_through_the_gateways() {
     let test = "gateways::background_transfers_of_unmodified_hosts_go_through_the_gateways";
     let Some(sites) = sites(test) else { return };
-    let _web = sites.web("::");
+    let _web = web(&sites.far, "::");
     let (_near, _far) = sites.start();
     for url in ["http://10.2.0.2:8000/data", "http://[fd00:2::2]:8000/data"] {
         let before = counter(&sites.far_gateway, "sent_octets");
@@ -187,7 +179,7 @@ fn background_transfers_of_unmodified_hosts_go_through_the_gateways() {
         // Everything went through the gateways, and the sending host was told how much it may.
         let after = status(&sites.far_gateway);
         let sent = after["counters"]["sent_octets"].as_u64().unwrap() - before;
-        assert!(sent > u64::from(SIZE), "{after}");
+        assert!(sent > 48_000_000, "{after}");
         assert_eq!(after["counters"]["normal_packets"], 0, "{after}");
         assert!(after["counters"]["edited_windows"].as_u64() > Some(100), "{after}");
         assert!(after["governed"].as_u64() > Some(0), "{after}");
@@ -245,7 +237,7 @@ fn the_doctor_finds_what_is_in_the_way() {
 fn a_transfer_goes_on_when_a_gateway_is_killed_and_is_governed_again() {
     let test = "gateways::a_transfer_goes_on_when_a_gateway_is_killed_and_is_governed_again";
     let Some(sites) = sites(test) else { return };
-    let _web = sites.web("10.2.0.2");
+    let _web = web(&sites.far, "10.2.0.2");
     let (mut near, mut far) = sites.start();
     // Either of them, in the middle of a transfer.
     for (host, victim) in [(&sites.far_gateway, &mut far), (&sites.near_gateway, &mut near)] {
@@ -274,7 +266,7 @@ fn a_transfer_goes_on_when_a_gateway_is_killed_and_is_governed_again() {
 fn ipv6_is_led_again_after_paths_were_too_small_for_it() {
     let test = "gateways::ipv6_is_led_again_after_paths_were_too_small_for_it";
     let Some(sites) = sites(test) else { return };
-    let _web = sites.web("::");
+    let _web = web(&sites.far, "::");
     let (_near, _far) = sites.start();
     let gateways = [&sites.near_gateway, &sites.far_gateway];
     let fetching = sites.fetch("http://[fd00:2::2]:8000/data");
@@ -308,7 +300,7 @@ fn ipv6_is_led_again_after_paths_were_too_small_for_it() {
 fn a_site_that_withdraws_its_networks_is_reached_by_the_normal_route() {
     let test = "gateways::a_site_that_withdraws_its_networks_is_reached_by_the_normal_route";
     let Some(sites) = sites(test) else { return };
-    let _web = sites.web("10.2.0.2");
+    let _web = web(&sites.far, "10.2.0.2");
     let (_near, far) = sites.start();
     let fetching = sites.fetch("http://10.2.0.2:8000/data");
     until("it is carried", || counter(&sites.far_gateway, "sent_packets") > 500);
@@ -334,7 +326,7 @@ fn connections_are_background_by_their_marks_and_their_ends() {
     Sites::write(host, 1, "at = \"10.9.0.2\"", more);
     let installed = host.anabranch(&["gateway", "rules", "--install"]);
     assert_eq!(installed.code, Some(0), "{}", installed.said());
-    let _web = sites.web("::");
+    let _web = web(&sites.far, "::");
     let (_near, _far) = sites.start();
     let script = "import socket, sys
 v6 = ':' in sys.argv[1]
@@ -369,7 +361,7 @@ fn what_fails_closed_goes_nowhere_until_both_gateways_are_back() {
         let installed = host.anabranch(&["gateway", "rules", "--install"]);
         assert_eq!(installed.code, Some(0), "{}", installed.said());
     }
-    let _web = sites.web("::");
+    let _web = web(&sites.far, "::");
     let _other = Running::start(&sites.far, "other", "python3", &["-m", "http.server", "8001"]);
     let (mut near, mut far) = sites.start();
     let answers = |url: &str| {
@@ -402,7 +394,7 @@ fn what_fails_closed_goes_nowhere_until_both_gateways_are_back() {
 fn a_tunnel_beside_a_gateway_has_the_connections_that_it_intercepts() {
     let test = "gateways::a_tunnel_beside_a_gateway_has_the_connections_that_it_intercepts";
     let Some(sites) = sites(test) else { return };
-    let _web = sites.web("::");
+    let _web = web(&sites.far, "::");
     let _other = Running::start(&sites.far, "other", "python3", &["-m", "http.server", "8001"]);
     let (_near, _far) = sites.start();
     let program = env!("CARGO_BIN_EXE_anabranch");
@@ -429,7 +421,7 @@ fn a_tunnel_beside_a_gateway_has_the_connections_that_it_intercepts() {
 fn sites_come_and_go_with_the_file() {
     let test = "gateways::sites_come_and_go_with_the_file";
     let Some(sites) = sites(test) else { return };
-    let _web = sites.web("10.2.0.2");
+    let _web = web(&sites.far, "10.2.0.2");
     let (near, _far) = sites.start();
     let fetching = sites.fetch("http://10.2.0.2:8000/data");
     until("it is carried", || counter(&sites.far_gateway, "sent_packets") > 500);
@@ -456,7 +448,7 @@ fn sites_come_and_go_with_the_file() {
 fn gateways_keep_to_the_device_table_mark_and_port_of_their_file() {
     let test = "gateways::gateways_keep_to_the_device_table_mark_and_port_of_their_file";
     let Some(sites) = sites(test) else { return };
-    let _web = sites.web("10.2.0.2");
+    let _web = web(&sites.far, "10.2.0.2");
     let both = [(&sites.near_gateway, "10.9.0.1"), (&sites.far_gateway, "10.9.0.2")];
     for (host, own) in both {
         let removed = host.anabranch(&["gateway", "rules", "--remove"]);
@@ -474,7 +466,7 @@ fn gateways_keep_to_the_device_table_mark_and_port_of_their_file() {
     let _gateways = both.map(|(host, _)| start(host));
     until("both lead", || both.iter().all(|(host, _)| status(host)["led"] == true));
     sites.assert_fetched(sites.fetch("http://10.2.0.2:8000/data"));
-    assert!(counter(&sites.far_gateway, "sent_octets") > u64::from(SIZE));
+    assert!(counter(&sites.far_gateway, "sent_octets") > 48_000_000);
     assert_eq!(counter(&sites.far_gateway, "normal_packets"), 0);
     for (host, own) in both {
         host.sh("ip route show table 1234 | grep -q bulk0 && ! ip link show anabranch0");

@@ -7,7 +7,7 @@ use std::process::{Child, Command};
 use super::hosts::{Host, until};
 
 /// Bytes of the file that web servers have: much more than what fits into buffers on the way.
-const SIZE: u32 = 48_000_000;
+const SIZE: usize = 48_000_000;
 
 /// A program on a host, terminated on drop; its output is in files.
 pub(crate) struct Running {
@@ -72,12 +72,7 @@ impl Drop for Running {
 
 /// A web server on a host, with a file `data` in its home, at this address and port 8000.
 pub(crate) fn web(host: &Host, address: &str) -> Running {
-    web_of(host, address, SIZE)
-}
-
-/// The same, with a file of so many bytes.
-pub(crate) fn web_of(host: &Host, address: &str, size: u32) -> Running {
-    let content: Vec<u8> = (0..size).map(|at| (at % 251).to_le_bytes()[0]).collect();
+    let content: Vec<u8> = (0..SIZE).map(|at| (at % 251).to_le_bytes()[0]).collect();
     fs::write(host.home.join("data"), content).unwrap();
     let arguments = ["-u", "-m", "http.server", "8000", "--bind", address];
     let mut server = Running::start(host, "web", "python3", &arguments);
