@@ -256,6 +256,15 @@ impl Verdict {
         self.rows.push(row);
     }
 
+    /// Gives a reason to the rows that differ and have none.
+    pub fn explain(&mut self, why: &str) {
+        for row in &mut self.rows {
+            if row.outcome() == Outcome::Differs && row.why.is_none() {
+                row.why = Some(why.to_owned());
+            }
+        }
+    }
+
     /// The rows so far.
     #[must_use]
     pub fn rows(&self) -> &[Row] {
@@ -409,6 +418,18 @@ mod tests {
                 .because("no <i>RED</i>"),
             Row::new("speed", "hops/s", "the bar", Expected::AtLeast(3e6), Tolerance::NONE, None),
         ])
+    }
+
+    #[test]
+    fn rows_that_differ_for_no_reason_get_one() {
+        let row = |value| Row::new("", "", "", Expected::AtMost(1.0), Tolerance::NONE, value);
+        let known = row(ours(2.0, 0.0)).because("known");
+        let mut verdict =
+            Verdict::new([row(ours(0.5, 0.0)), row(ours(2.0, 0.0)), known, row(None)]);
+        verdict.explain("chance");
+        let reasons: Vec<_> = verdict.rows().iter().map(Row::reason).collect();
+        let none = "no cause is written down";
+        assert_eq!(reasons, [none, "chance", "known", "nothing was measured"]);
     }
 
     #[test]

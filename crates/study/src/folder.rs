@@ -54,7 +54,10 @@ impl Folder {
         progress: Progress<'_>,
     ) -> Result<Outcome, StudyError> {
         let lab = Lab::new(context, self.study, figure, progress, &self.cache)?;
-        let outcome = (figure.make)(&lab)?;
+        let mut outcome = (figure.make)(&lab)?;
+        if context.seeds.is_some() || context.experiment.quick {
+            outcome.verdict.explain("perhaps by chance: without --seeds and --quick all is run");
+        }
         let mut writer = Writer::create(
             self.path.join(figure.name).with_extension("csv"),
             outcome.data.schema.clone(),
