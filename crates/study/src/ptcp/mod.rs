@@ -20,11 +20,11 @@ pub const STUDY: Study = Study {
     about: "One connection over several paths in the settings of “pTCP: An End-to-End Transport \
             Layer Protocol for Striped Connections”: a mobile host with several links, weighted \
             connections, and connections switched by the application. As the paper has it, each \
-            path has a window of Reno of its own, and data is bound to a path as late as there is \
-            room in the window; beside it what the same connection does by default, under the \
-            coupled BBR. The paper’s curves are known by what it says of them, and where \
-            it leaves a value open (capacities of the backbone, queues), the scenario files say \
-            which was chosen.",
+            path has a window of Reno of its own, data is bound to a path as late as there is room \
+            in the window, and nothing is copied but what a timeout holds up; beside it what the \
+            same connection does by default, under the coupled BBR. The paper’s curves are known \
+            by what it says of them, and where it leaves a value open (capacities of the backbone, \
+            queues), the scenario files say which was chosen.",
     figures: &[
         Figure {
             name: "4a",
