@@ -211,8 +211,10 @@ impl Site {
         let min_rtt = path.min_rtt.map_or(acked.min_rtt, |least| least.min(acked.min_rtt));
         path.min_rtt = Some(min_rtt);
         path.members[member].rate = acked.delivery_rate;
-        let all = path.members.iter().filter(|one| one.in_flight > 0 || one.id == id);
-        let sum = all.filter_map(|one| one.rate).fold(Rate::ZERO, |sum, rate| sum + rate);
+        // What this one delivered, and those that have more on its way.
+        let all = path.members.iter().enumerate();
+        let all = all.filter(|(at, one)| one.in_flight > 0 || *at == member);
+        let sum = all.filter_map(|(_, one)| one.rate).fold(Rate::ZERO, |sum, rate| sum + rate);
         let delivery_rate = acked.delivery_rate.map(|_| sum);
         let shared = path.id;
         self.harp.handle_acked(now, shared, &Acked { min_rtt, delivery_rate, ..*acked });
@@ -504,6 +506,22 @@ mod tests {
         let before = window(&site, 1);
         site.handle_timeout(at(500), 1, SubflowId(0), Bytes(MSS));
         assert_eq!(window(&site, 1), before / 2);
+    }
+
+    #[test]
+    fn who_sends_nothing_has_no_part_in_the_rate() {
+        let mut site = site(2);
+        let mut extent = |connection, in_flight| {
+            let rate = Some(Rate::mbit(4));
+            let acked = Acked { delivery_rate: rate, ..acked(MSS, in_flight * MSS, RTT) };
+            site.handle_acked(at(2), connection, SubflowId(0), &acked);
+            site.standing(connection, SubflowId(0)).expect("it is here").0.extent
+        };
+        // 4 Mbit/s in 40 ms.
+        let alone = Bytes(20_000);
+        assert_eq!(extent(0, 0), alone);
+        assert_eq!(extent(1, 10), alone, "the other one had its last acknowledgement");
+        assert_eq!(extent(0, 10), alone + alone);
     }
 
     #[test]

@@ -188,3 +188,17 @@ pub fn by_name(name: &str, options: Options) -> Option<Box<dyn BlockScheduler + 
 fn scale(bytes: Bytes, factor: f64) -> Bytes {
     Bytes((bytes.as_f64() * factor) as u64)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_scheduler_has_the_name_that_it_is_found_by() {
+        for name in NAMES {
+            let found = by_name(name, Options::default()).expect("it is listed");
+            assert_eq!(found.name(), *name);
+        }
+        assert!(by_name("fixed", Options::default()).is_none());
+    }
+}

@@ -534,36 +534,4 @@ fn small(bytes: Bytes) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use policy::cc::by_name;
-
-    use super::*;
-
-    /// On a fast path each idle look went past tens of thousands of packets that were unbound or
-    /// acknowledged, which took all of a processor.
-    #[test]
-    fn unbound_packets_are_passed_once() {
-        let mut cc = by_name("reno").expect("built in");
-        let now = Time::ZERO;
-        let id = SubflowId(0);
-        let mut subflow = Subflow::new(&Config::default(), id, now, 7, None, cc.as_mut());
-        for binding in 0..1_000 {
-            subflow.handle_sent(now, Bytes(1_200), Some(binding), cc.as_mut());
-        }
-        for (_, binding, is_unbound) in subflow.bound_packets() {
-            *is_unbound = binding < 900 || binding % 2 == 0;
-        }
-        assert_eq!(subflow.first_bound(), 901);
-        assert_eq!(subflow.bound_from, 7 + 901);
-        let mut looked_at = 0;
-        let bound = subflow.oldest_bound(10, |_| {
-            looked_at += 1;
-            true
-        });
-        assert_eq!(
-            bound.map(|(_, binding, _)| binding).collect::<Vec<_>>(),
-            [901, 903, 905, 907, 909]
-        );
-        assert_eq!(looked_at, 10);
-    }
-}
+mod tests;

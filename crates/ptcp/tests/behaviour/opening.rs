@@ -1,7 +1,7 @@
 //! Handshakes whose packets are lost.
 
 use ptcp::{Config, Connection};
-use units::{Bytes, Span};
+use units::{Bytes, Span, Time};
 use wire::ptcp::{Body, Flight, Packet};
 
 use crate::pair::{Fate, Pair, Sent, line, ms, plain_end};
@@ -78,6 +78,22 @@ fn a_handshake_is_tried_every_second() {
     assert!(are_open(&mut pair));
     let stream = pair.bulk(Bytes(5_000));
     assert!(pair.time_of(stream, Bytes(5_000)).unwrap() < Span::from_millis(200));
+}
+
+/// The client is open, and its last flight is lost. No further answer of the server reaches it.
+#[test]
+fn a_client_repeats_its_last_flight_by_itself() {
+    let mut pair = one();
+    let mut finishes = 0;
+    pair.fates(move |sent: &Sent| {
+        let is_finish = is_of(&sent.packet, Flight::Finish);
+        finishes += u32::from(is_finish);
+        let is_lost = is_finish && finishes == 1 || finishes > 0 && !sent.to_server;
+        if is_lost && sent.at < Time::ZERO + ms(600) { Fate::Lost } else { Fate::Arrives }
+    });
+    pair.run_for(ms(650));
+    assert_eq!(count(&pair, Flight::Finish), 2);
+    assert!(are_open(&mut pair));
 }
 
 /// After the handshake nobody repeats flights of it.

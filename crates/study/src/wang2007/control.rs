@@ -207,6 +207,11 @@ pub(super) fn noise(rates: &[f64], value: f64, settled: usize) -> f64 {
     (variance / float(tail.len())).sqrt()
 }
 
+/// Why the worst run is worse.
+const TWO_NETWORKS: &str = "of 360 drawn networks two, at b = 0.5 and f = 1.6, are the worst under \
+                            all rules (3.4 to 4.4 %), and beyond 4 % under MIMD alone; the paper \
+                            drew others";
+
 pub(super) fn figure_4b(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     let runs = Runs::controlled(lab, 0)?;
     let mut verdict = Verdict::default();
@@ -229,14 +234,15 @@ pub(super) fn figure_4b(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
             Tolerance::NONE,
             quantile(&gaps, 0.99),
         ));
-        verdict.row(Row::new(
+        let worst = Row::new(
             format!("gap, worst run, {name}"),
             "%",
             if is_perfect { source } else { "2007 paper: in all settings" },
             Expected::AtMost(bound),
             Tolerance::NONE,
             quantile(&gaps, 1.0),
-        ));
+        );
+        verdict.row(if is_perfect { worst } else { worst.because(TWO_NETWORKS) });
         panel = panel.series(Series::cdf(name, &gaps));
     }
     Ok(Outcome {

@@ -364,3 +364,79 @@ impl MpfastPath {
         self.window.threshold()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Span = Span::from_millis(100);
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Span::from_millis(millis)
+    }
+
+    fn packets(packets: u64) -> Bytes {
+        Bytes(1_000 * packets)
+    }
+
+    fn acked(rtt: Span) -> Acked {
+        Acked {
+            bytes: packets(1),
+            in_flight: packets(100),
+            sent_at: Time::ZERO,
+            window_at_sending: Some(packets(500)),
+            rtt: Some(rtt),
+            smoothed_rtt: rtt,
+            min_rtt: RTT,
+            one_way_delay: None,
+            ack_delay: None,
+            delivery_rate: Some(Rate::mbit(8)),
+            round: 1,
+            ce_packets: 0,
+            ce_bytes: Bytes::ZERO,
+            is_app_limited: false,
+            in_recovery: false,
+            slow_start_divisor: 1,
+        }
+    }
+
+    /// 8 Mbit/s and 100 ms: 100 packets are on their way, and an acknowledgement has come.
+    fn path() -> MpfastPath {
+        let start = Start { mss: packets(1), initial_window: packets(10), rtt: Some(RTT) };
+        let mut path = MpfastPath::new(Time::ZERO, &start, MpfastOptions::default());
+        path.end_start();
+        path.handle_acked(at(100), &acked(RTT), 100.0, 1.0);
+        path
+    }
+
+    #[test]
+    fn a_second_cut_halves_if_it_comes_soon_and_with_many_losses() {
+        let mut path = path();
+        let mut cut = |millis, losses| {
+            path.window.set(packets(1_000).as_f64());
+            let bytes = packets(losses);
+            path.handle_lost(&Lost { bytes, in_flight_at_sending: None, sent_at: at(0) });
+            let congestion = Congestion { signal: Signal::Loss, in_flight: packets(1_000) };
+            path.handle_congestion(at(millis), &congestion);
+            path.packets()
+        };
+        // What was delivered in a round trip, and the packet that the path may keep in the queue.
+        let filled = cut(100, 200);
+        assert!((100.0..=102.0).contains(&filled), "{filled}");
+        assert_eq!(cut(300, 0), 500.0, "within two round trips");
+        assert_eq!(cut(501, 0), filled, "later");
+    }
+
+    #[test]
+    fn doubling_steps_end_as_soon_as_there_is_a_queue() {
+        let mut path = path();
+        path.window.set(packets(1_000).as_f64());
+        path.free_steps = 3;
+        for _ in 0..LATEST {
+            assert_eq!(path.free_steps, 3, "one late packet is no queue");
+            path.handle_acked(at(200), &acked(RTT * 2), 100.0, 1.0);
+        }
+        assert_eq!(path.free_steps, 0);
+        assert_eq!(path.packets(), 600.0, "the window of a round trip ago, and alpha");
+    }
+}
