@@ -269,6 +269,14 @@ fn a_path_that_seems_to_deliver_nothing_is_doubted() {
         }
     }
     assert!(second.first().is_some_and(|millis| *millis >= 300), "{second:?}");
+    // It is choked, and open again when the other gateway has had a probe over it in time.
+    let mut is_choked_after = |open| {
+        let report = Report { open, ..Report::default() };
+        gateway.handle_outside(at(2_000), FLOW, Message::Report(report), false);
+        gateway.paths().iter().map(|path| path.is_choked).collect::<Vec<_>>()
+    };
+    assert_eq!(is_choked_after(0b01), [false, true]);
+    assert_eq!(is_choked_after(0b10), [false, false]);
 }
 
 /// A gateway that says so with each packet makes the other one ask no more often.

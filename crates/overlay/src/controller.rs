@@ -366,6 +366,25 @@ mod tests {
     }
 
     #[test]
+    fn paths_are_drawn_by_their_probabilities() {
+        let initial = [0.0; 3];
+        let mut controller =
+            Controller::new(Config::aiad(0.1), Rate::from_bits(100), &initial, Seed(1));
+        let shares = [0.2, 0.5, 0.3];
+        for (path, share) in controller.paths.iter_mut().zip(shares) {
+            path.probability = share;
+        }
+        let mut found = [0.0; 3];
+        for _ in 0..10_000 {
+            found[controller.draw(None).expect("none pauses")] += 1.0 / 10_000.0;
+        }
+        // Four standard deviations.
+        let are_near = found.iter().zip(shares).all(|(found, share)| (found - share).abs() < 0.02);
+        assert!(are_near, "{found:?}");
+        assert!((0..100).all(|_| controller.draw(Some(1)) != Some(1)), "it has just failed");
+    }
+
+    #[test]
     fn a_multiplicative_failure_uses_the_increment_term_of_its_increase() {
         let mut controller =
             Controller::new(Config::mimd(0.01), Rate::from_bits(1_000), &[100.0], Seed(1));

@@ -295,3 +295,26 @@ impl Streams {
         self.ending = BTreeSet::new();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WINDOWS: StreamWindows = StreamWindows { own: 1_000, peer: 1_000 };
+
+    #[test]
+    fn late_packets_of_completed_streams_are_nothing_and_of_unknown_ones_a_violation() {
+        let mut streams = Streams::new(true, true);
+        let own = [streams.take_number(), streams.take_number()];
+        assert_eq!(own, [0, 2]);
+        streams.insert(2, WINDOWS);
+        assert_eq!(streams.accept(0, 10, WINDOWS), Ok(false), "it was completed");
+        assert_eq!(streams.accept(2, 10, WINDOWS), Ok(true));
+        let unknown = PeerError::Stream { stream: 4 };
+        assert_eq!(streams.accept(4, 10, WINDOWS), Err(unknown));
+        assert_eq!(streams.accept(5, 3, WINDOWS), Ok(true), "with the two before it");
+        assert_eq!(streams.accept(7, 3, WINDOWS), Err(PeerError::Stream { stream: 7 }));
+        streams.remove_receiving(3);
+        assert_eq!(streams.accept(3, 3, WINDOWS), Ok(false));
+    }
+}
