@@ -525,6 +525,15 @@ mod tests {
     }
 
     #[test]
+    fn a_newcomer_in_a_full_queue_takes_it_for_no_part_of_the_line() {
+        let mut site = site(2);
+        let acked = Acked { delivery_rate: Some(Rate::mbit(4)), ..acked(MSS, 10 * MSS, FULL) };
+        site.handle_acked(at(2), 1, SubflowId(0), &acked);
+        let (standing, least) = site.standing(1, SubflowId(0)).expect("it is here");
+        assert_eq!((standing.extent, least), (Bytes(20_000), Some(RTT)), "of 40 ms, not of 90");
+    }
+
+    #[test]
     fn all_connections_hear_of_a_window_that_falls() {
         let mut site = site(2);
         while site.poll_changed(0).is_some() || site.poll_changed(1).is_some() {}
