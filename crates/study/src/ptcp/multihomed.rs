@@ -17,7 +17,7 @@ const LINKS: [&str; 5] = ["wwan", "wlan", "third", "fourth", "fifth"];
 
 /// Why defaults carry less over links that change.
 const COPIES: &str = "what a reader waits for is copied when a link has slowed down, which takes 2 \
-                      %; with reinject = false .94 to .96 remain, and readers wait for 1.2 s at \
+                      %; with reinject = false .94 to .96 remain, and readers wait for 1.3 s at \
                       times, not for .8";
 
 /// The goodput of an application that stripes over one socket per link, all with equal buffers, if
