@@ -10,12 +10,24 @@ use crate::figure::Study;
 use crate::judgement::{FigureVerdict, JudgedFigure, Judgement};
 
 /// What became of all papers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Overview {
+    /// With which options, in a sentence; empty without any.
+    options: String,
     papers: Vec<(&'static Study, Result<Judgement, String>)>,
 }
 
 impl Overview {
+    /// Of no papers yet. The page says that they were made with these options.
+    #[must_use]
+    pub fn new(options: &[String]) -> Overview {
+        let options = match options {
+            [] => String::new(),
+            given => format!(" Made with {}.", given.join(" ")),
+        };
+        Overview { options, papers: Vec::new() }
+    }
+
     /// Adds a paper: what became of its figures, or why they could not be made.
     pub fn paper(&mut self, study: &'static Study, made: Result<Judgement, String>) {
         self.papers.push((study, made));
@@ -50,7 +62,7 @@ impl Overview {
     /// If it cannot be written.
     pub fn write(&self, folder: &Path) -> Result<PathBuf, StudyError> {
         let mut page = Page::new("All papers");
-        page.text(&format!("{}.", self.summary()));
+        page.text(&format!("{}.{}", self.summary(), self.options));
         for (study, made) in &self.papers {
             page.heading(study.title);
             let columns = [("figure", Align::Left), ("verdict", Align::Left)];
@@ -113,7 +125,7 @@ mod tests {
 
     #[test]
     fn every_figure_has_its_verdict_and_its_reasons() {
-        let mut overview = Overview::default();
+        let mut overview = Overview::new(&["--seeds 1".into(), "--quick".into()]);
         let study = find("mpfast").unwrap();
         let judged = |name: &str, agree, differ, missing, why: &[&str]| JudgedFigure {
             name: name.into(),
@@ -134,6 +146,7 @@ mod tests {
         assert!(!overview.agrees());
         let folder = tempfile::tempdir().unwrap();
         let page = std::fs::read_to_string(overview.write(folder.path()).unwrap()).unwrap();
+        assert!(page.contains("3 cannot be judged. Made with --seeds 1 --quick."), "{page}");
         let tree = roxmltree::Document::parse(page.split_once('\n').unwrap().1).unwrap();
         let rows: Vec<String> = tree
             .descendants()
@@ -158,7 +171,7 @@ mod tests {
 
     #[test]
     fn all_agree_if_each_does() {
-        let mut overview = Overview::default();
+        let mut overview = Overview::new(&[]);
         let study = find("mpfast").unwrap();
         let figures = study.figures.iter().map(|figure| JudgedFigure {
             name: figure.name.into(),

@@ -25,7 +25,7 @@ pub(super) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     let out = checked(args)?;
     let program =
         std::env::current_exe().map_err(|source| Error::system("find this program", source))?;
-    let mut overview = Overview::default();
+    let mut overview = Overview::new(&given(args));
     let mut page = PathBuf::new();
     for study in STUDIES {
         let args = args.of(study, out);
@@ -65,6 +65,15 @@ fn checked(args: &ReproduceArgs) -> Result<&Path, Error> {
             "all papers take hours: name a folder with --out, where each is kept once it is made",
         )
     })
+}
+
+/// The options that say what the figures are worth.
+fn given(args: &ReproduceArgs) -> Vec<String> {
+    let seeds = args.seeds.map(|seeds| format!("--seeds {seeds}"));
+    let papers = args.papers.as_ref().map(|folder| format!("--papers {}", folder.display()));
+    let flags = [("--count-late", args.count_late), ("--quick", args.quick)];
+    let flags = flags.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name.into());
+    seeds.into_iter().chain(papers).chain(flags).collect()
 }
 
 /// Runs a paper. Returns why it could not be made, if so.
@@ -151,6 +160,8 @@ mod tests {
         let papers = folder.path().to_str().unwrap();
         let line = ["all", "--out", "o", "--papers", papers, "--quick", "--count-late"];
         let all = args(&[&line[..], &["--seeds", "3", "--jobs", "2"]].concat());
+        let edited = format!("--papers {papers}");
+        assert_eq!(given(&all), ["--seeds 3", edited.as_str(), "--count-late", "--quick"]);
         let of = |paper| words(&all.of(study::find(paper).unwrap(), Path::new("o")));
         let usual = ["--seeds", "3", "--jobs", "2"];
         let theory = ["theory", "--out", "o/theory", "--papers", papers];
