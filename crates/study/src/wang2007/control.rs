@@ -209,7 +209,7 @@ pub(super) fn noise(rates: &[f64], value: f64, settled: usize) -> f64 {
 
 /// Why the worst run is worse.
 const TWO_NETWORKS: &str = "of 360 drawn networks two, at b = 0.5 and f = 1.6, are the worst under \
-                            all rules (3.4 to 4.4 %), and beyond 4 % under MIMD alone; the paper \
+                            all rules (3.2 to 4.4 %), and beyond 4 % under MIMD alone; the paper \
                             drew others";
 
 pub(super) fn figure_4b(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
