@@ -2,7 +2,7 @@
 //! choice.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use harp::{Carried, Config, Edits, Gateway, Message, Output, Scale};
+use harp::{Carried, Config, Edits, Gateway, Message, Output, Scale, Sharing};
 use units::{Span, Time};
 use wire::harp::{PathReport, Report, Stamp};
 use wire::tcp::{Flags, Meta};
@@ -143,6 +143,36 @@ fn the_first_packets_over_two_paths_are_no_loss_in_another_order() {
     assert_eq!(arrive(90_016, 0, next + 3_000), 1_000);
 }
 
+/// Over a path of 20 s packets wait for those before them for a second, and never more than 8,192.
+#[test]
+fn how_long_and_how_many_packets_wait_is_bounded() {
+    for (packets, waits_at, leaves_at) in [(1, 990, 1_010), (8_192, 0, 1_010), (8_193, 0, 0)] {
+        let mut gateway = gateway();
+        gateway.handle_outside(Time::ZERO, FLOW, Message::Return(syn(Some(7), false)), false);
+        let mut arrive = |seq| {
+            let stamp = Stamp { path: 0, sent: 0, srtt: 20_000_000, is_paired: false };
+            let data = Message::Data(stamp, Packet(Meta { seq, ..DATA }));
+            gateway.handle_outside(Time::ZERO, FLOW, data, false);
+        };
+        arrive(2);
+        for packet in 0..packets {
+            arrive(2 + 1_000 * (packet + 2));
+        }
+        let mut inside_at = |millis| {
+            let end = Time::ZERO + Span::from_millis(millis);
+            while let Some(due) = gateway.poll_deadline().filter(|due| *due <= end) {
+                gateway.handle_deadline(due);
+            }
+            let outputs = std::iter::from_fn(|| gateway.poll_output());
+            outputs.filter(|output| matches!(output, Output::Inside(..))).count()
+        };
+        let before = inside_at(waits_at);
+        assert_eq!(before > 2, leaves_at == 0, "{packets}: {before} are inside");
+        let all = before + inside_at(leaves_at);
+        assert_eq!(all, 2 + usize::try_from(packets).unwrap(), "{packets}");
+    }
+}
+
 /// Packets arrive in the order 1, 3, 2, the second one 30 ms late, and later one beyond a gap. One
 /// that is late alone is not counted as late; one with nobody in time before it for long is.
 #[test]
@@ -233,6 +263,25 @@ fn a_gateway_at_which_nothing_arrives_says_so() {
     assert!(!other.is_dead(now), "something was said that is no question");
 }
 
+/// A connection that is open on both sides and silent is forgotten after five minutes.
+#[test]
+fn an_idle_connection_is_forgotten() {
+    let mut gateway = gateway();
+    gateway.handle_inside(Time::ZERO, FLOW, syn(Some(7), false));
+    gateway.handle_outside(Time::ZERO, FLOW, Message::Return(syn(Some(7), true)), false);
+    gateway.handle_inside(Time::ZERO, FLOW, Packet(DATA));
+    let mut is_known_at = |secs| {
+        let end = Time::ZERO + Span::from_secs(secs);
+        while let Some(due) = gateway.poll_deadline().filter(|due| *due <= end) {
+            gateway.handle_deadline(due);
+            while gateway.poll_output().is_some() {}
+        }
+        gateway.knows(FLOW)
+    };
+    assert!(is_known_at(299));
+    assert!(!is_known_at(301));
+}
+
 /// Nothing tells that what goes over the second path arrives, whatever comes over it.
 #[test]
 fn a_path_that_seems_to_deliver_nothing_is_doubted() {
@@ -277,6 +326,42 @@ fn a_path_that_seems_to_deliver_nothing_is_doubted() {
     };
     assert_eq!(is_choked_after(0b01), [false, true]);
     assert_eq!(is_choked_after(0b10), [false, false]);
+}
+
+/// Both are heard of for two seconds, with a round trip of 200 ms, and then the first one alone.
+#[test]
+fn a_path_is_silent_and_doubted_after_four_round_trips() {
+    for sharing in [Sharing::Connection, Sharing::Site] {
+        let (choked, doubted) = silent_at(&Config { sharing, ..Config::modern(2) });
+        assert!((2_600..3_100).contains(&choked), "{sharing:?}: {choked}");
+        assert_eq!(doubted, 0b10, "{sharing:?}");
+    }
+}
+
+/// After how many milliseconds the second path is choked, and what is doubted then.
+fn silent_at(config: &Config) -> (u64, u8) {
+    let mut gateway = Gateway::new(Time::ZERO, config);
+    gateway.set_paths(Time::ZERO, 0b11);
+    let at = |millis| Time::ZERO + Span::from_millis(millis);
+    let mut seq = 1;
+    let choked = (0..6_000).step_by(10).find(|millis| {
+        gateway.handle_inside(at(*millis), FLOW, Packet(Meta { seq, ..DATA }));
+        seq += 1_000;
+        while let Some(due) = gateway.poll_deadline().filter(|due| *due <= at(*millis)) {
+            gateway.handle_deadline(due);
+        }
+        while gateway.poll_output().is_some() {}
+        let mut report = Report { count: if *millis < 2_000 { 2 } else { 1 }, ..Report::default() };
+        for (path, entry) in (0..).zip(&mut report.entries[..2]) {
+            let echo = u32::try_from(millis.saturating_sub(195) * 1_000).unwrap();
+            *entry = PathReport { path, weight: 0, echo, capacity: 0 };
+        }
+        gateway.handle_outside(at(millis + 5), FLOW, Message::Report(report), false);
+        let ack = Packet(Meta { ack: seq, ..ACK });
+        gateway.handle_outside(at(millis + 5), FLOW, Message::Return(ack), false);
+        gateway.paths()[1].is_choked
+    });
+    (choked.expect("it is choked"), gateway.take_doubted())
 }
 
 /// A gateway that says so with each packet makes the other one ask no more often.

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     fn round(hystart: &mut HyStart, round: u64, ms: u64) -> Verdict {
-        (0..SAMPLES)
+        (0..8)
             .map(|_| hystart.handle_sample(Span::from_millis(ms), round))
             .last()
             .expect("some samples")
@@ -138,6 +138,26 @@ mod tests {
             assert_eq!(round(&mut hystart, n, 55), Verdict::Grow(4));
         }
         assert_eq!(round(&mut hystart, 8, 55), Verdict::Stop);
+    }
+
+    #[test]
+    fn seven_samples_of_a_round_say_nothing() {
+        let mut hystart = HyStart::new();
+        round(&mut hystart, 1, 40);
+        let late = Span::from_millis(60);
+        for _ in 0..7 {
+            assert_eq!(hystart.handle_sample(late, 2), Verdict::Grow(1));
+        }
+        assert_eq!(hystart.handle_sample(late, 2), Verdict::Grow(4));
+    }
+
+    #[test]
+    fn sixteen_milliseconds_are_a_queue_on_any_line() {
+        for (later, expected) in [(415, Verdict::Grow(1)), (416, Verdict::Grow(4))] {
+            let mut hystart = HyStart::new();
+            round(&mut hystart, 1, 400);
+            assert_eq!(round(&mut hystart, 2, later), expected);
+        }
     }
 
     #[test]
