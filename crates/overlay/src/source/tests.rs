@@ -238,12 +238,17 @@ fn the_best_of_some_draws_is_taken_back() {
 #[test]
 fn no_draw_is_taken_back_to_a_path_that_has_failed() {
     let mut model = short(8, Reselect::Paths);
-    while !model.source.paths().all(|path| path.candidate >= 4) {
-        model.run(1);
-        assert!(model.source.draws() < 200);
-    }
-    model.run(59);
-    let path = model.source.paths().next().unwrap();
+    let mut run_until = |is_it: &dyn Fn(&Source) -> bool| {
+        while !is_it(&model.source) {
+            model.run(1);
+            assert!(model.source.draws() < 200);
+        }
+    };
+    // The best draw comes and is judged, and one of its paths fails in a later one.
+    run_until(&|source| source.paths().all(|path| path.candidate >= 4));
+    run_until(&|source| source.paths().any(|path| path.candidate < 4));
+    run_until(&|source| source.paths().any(|path| path.candidate == 4));
+    let path = model.source.paths().find(|path| path.candidate == 4).unwrap();
     model.source.handle_path_failed(model.now, path.path);
     model.obey();
     // It is remembered for five minutes: the best is another one.
