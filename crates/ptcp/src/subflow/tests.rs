@@ -1,3 +1,5 @@
+//! One path: what acknowledgements tell it, and which packets are bound.
+
 use alloc::boxed::Box;
 
 use policy::cc::by_name;
