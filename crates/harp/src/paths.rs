@@ -240,18 +240,20 @@ impl Paths {
     /// the one with the shortest round trip. Not one of `avoid`, a bit for each, if there are
     /// others.
     pub(crate) fn choose(&self, avoid: u8) -> usize {
-        let load = |path: usize| {
-            let window = self.control.window(id(path));
-            if window > 0.0 { count(self.states[path].in_flight) / window } else { f64::INFINITY }
-        };
         let is_avoided = |path: usize| avoid & (1 << path) != 0;
         self.usable()
             .min_by(|a, b| {
                 let by_time = self.srtt(*a).cmp(&self.srtt(*b));
-                let by_load = load(*a).total_cmp(&load(*b));
+                let by_load = self.load(*a).total_cmp(&self.load(*b));
                 is_avoided(*a).cmp(&is_avoided(*b)).then(by_load).then(by_time)
             })
             .unwrap_or(0)
+    }
+
+    /// The part of its window that a path has in flight.
+    fn load(&self, path: usize) -> f64 {
+        let window = self.control.window(id(path));
+        if window > 0.0 { count(self.states[path].in_flight) / window } else { f64::INFINITY }
     }
 
     /// As [`Paths::choose`], of the paths over which a packet may leave first, and when it may;
@@ -272,11 +274,23 @@ impl Paths {
         core::iter::once(best).chain(others).filter_map(at).min_by_key(|(_, at)| *at)
     }
 
-    /// As [`Paths::choose`], and when the pace of that path lets a packet leave, whatever its
-    /// window.
+    /// The path whose pace lets a packet leave first, whatever its window, and when it may; of
+    /// equal ones that with the least load. One of `avoid`, a bit for each, counts as a round trip
+    /// later.
     pub(crate) fn choose_urgent(&self, now: Time, avoid: u8) -> (usize, Time) {
-        let path = self.choose(avoid);
-        (path, self.states[path].pace.ready_at(now, self.burst))
+        let at = |path: usize| self.states[path].pace.ready_at(now, self.burst);
+        let counted = |path: usize| {
+            let is_avoided = avoid & (1 << path) != 0;
+            at(path) + if is_avoided { self.srtt(path) } else { Span::ZERO }
+        };
+        let path = self
+            .usable()
+            .min_by(|a, b| {
+                let by_load = || self.load(*a).total_cmp(&self.load(*b));
+                counted(*a).cmp(&counted(*b)).then_with(by_load)
+            })
+            .unwrap_or(0);
+        (path, at(path))
     }
 
     /// When a packet may leave over a path without exceeding its window: by the pace, or `None` if
@@ -537,6 +551,37 @@ mod tests {
         }
         let (.., paced) = departures(&Config { pairs: false, ..Config::modern(2) });
         assert!(paced.len() > 200 && paced.iter().all(|(.., is_paired)| !is_paired));
+    }
+
+    /// What a host sends again waits for its pace alone. Over a path with a small window, and
+    /// packet after packet, that was longer than the host's timer.
+    #[test]
+    fn what_is_sent_again_takes_the_path_that_it_may_leave_over_first() {
+        let (mut paths, now, _) = departures(&Config { pairs: false, ..Config::modern(2) });
+        let late = |paths: &mut Paths, path: usize, millis: u64| {
+            paths.states[path].pace = TokenBucket::owing_until(now + Span::from_millis(millis));
+        };
+        late(&mut paths, 0, 10);
+        late(&mut paths, 1, 10);
+        assert_eq!(paths.choose_urgent(now, 0b01), (1, now + Span::from_millis(10)));
+        assert_eq!(paths.choose_urgent(now, 0b10), (0, now + Span::from_millis(10)));
+        assert_eq!(paths.choose_urgent(now, 0b11).1, now + Span::from_millis(10));
+        // Up to a round trip later it is not the path that lost it.
+        late(&mut paths, 1, 59);
+        assert_eq!(paths.choose_urgent(now, 0b01), (1, now + Span::from_millis(59)));
+        late(&mut paths, 1, 61);
+        assert_eq!(paths.choose_urgent(now, 0b01), (0, now + Span::from_millis(10)));
+        assert_eq!(paths.choose_urgent(now, 0), (0, now + Span::from_millis(10)));
+        // Of equal ones that with the least in flight for its window, whatever that is.
+        late(&mut paths, 1, 10);
+        for least in [0, 1] {
+            let state = |paths: &mut Paths, path: usize, bytes: u64| {
+                paths.states[path].in_flight = bytes;
+            };
+            state(&mut paths, least, 10 * LEN);
+            state(&mut paths, 1 - least, 20_000 * LEN);
+            assert_eq!(paths.choose_urgent(now, 0).0, least);
+        }
     }
 
     /// The other gateway tells no delays: round trips tell whose queue a decrease is for.

@@ -213,6 +213,34 @@ fn a_loss_takes_half_of_all_windows() {
     assert_eq!(harp.window(PATHS[0]), 40_000.0);
 }
 
+/// With half of all windows one loss choked one of two equal paths.
+#[test]
+fn a_loss_takes_half_of_what_is_coupled() {
+    let left = |coupling: HarpCoupling, queue: Option<u64>| {
+        let options = HarpOptions { coupling, memory: None, ..HarpOptions::modern() };
+        let mut harp = two_paths(options, [20, 80]);
+        harp.handle_capacity(PATHS[0], Bytes(100_000));
+        let now = Time::ZERO + secs(1);
+        harp.handle_late(now, PATHS[0], 1.0, queue.map(Span::from_millis));
+        harp.handle_missing(now, PATHS[0]);
+        // Once in a round trip.
+        harp.handle_missing(now + RTT / 2, PATHS[0]);
+        assert_eq!(harp.window(PATHS[1]), 80_000.0);
+        harp.window(PATHS[0])
+    };
+    assert_eq!(left(HarpCoupling::Independent, None), 10_000.0);
+    // A flow of the foreground fills the queue.
+    assert_eq!(left(HarpCoupling::Adaptive, Some(10)), 10_000.0);
+    assert_eq!(left(HarpCoupling::Joint, Some(10)), 0.0, "choked, by half of 100");
+    assert_eq!(left(HarpCoupling::Adaptive, Some(9)), 0.0, "choked, by half of 84");
+    let mut alone = two_paths(HarpOptions { memory: None, ..HarpOptions::modern() }, [40, 40]);
+    for id in PATHS {
+        alone.handle_capacity(id, Bytes(40_000));
+    }
+    alone.handle_missing(Time::ZERO + secs(1), PATHS[0]);
+    assert_eq!(PATHS.map(|id| alone.window(id)), [20_000.0, 40_000.0]);
+}
+
 /// Coupling is for transfers in the background, whose queue stays near the threshold. What makes a
 /// longer one does not yield: then a path answers for itself, and the other one is left alone. Both
 /// took from all windows, and beside web clients two paths carried hardly more than one.

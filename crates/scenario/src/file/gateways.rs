@@ -53,6 +53,7 @@ const CONTROLLER_KEYS: &[&str] = &[
     "delay_memory",
     "delay_filter",
     "foreground_queue",
+    "couple_losses",
     "needed",
     "mark",
     "floor",
@@ -363,9 +364,11 @@ fn controller(section: &Section<'_>, options: &mut HarpOptions) -> Result<()> {
         let value = given.expect("the section changes one of them");
         return Err(value.error(Problem::Sense("wants `threshold_least` up to `threshold_most`")));
     }
-    for (key, slot) in
-        [("slow_start", &mut options.slow_start), ("extent_by_rate", &mut options.extent_by_rate)]
-    {
+    for (key, slot) in [
+        ("slow_start", &mut options.slow_start),
+        ("extent_by_rate", &mut options.extent_by_rate),
+        ("couple_losses", &mut options.couples_losses),
+    ] {
         if let Some(value) = section.get(key) {
             *slot = value.boolean()?;
         }

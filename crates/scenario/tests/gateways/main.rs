@@ -1,6 +1,7 @@
 //! Flows through pairs of background gateways.
 
 mod carrying;
+mod detours;
 mod faults;
 mod files;
 mod measures;

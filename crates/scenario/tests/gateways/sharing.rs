@@ -57,7 +57,8 @@ fn a_second_path_gains_beside_web_clients() {
         of_flow(&run(WEB, &set), "bulk", "completion")
     };
     let (one, two) = (time("single", "\"9 ms\""), time("multi", "\"9 ms\""));
-    let before = time("multi", "\"off\"");
-    println!("{one} s over one, {two} over two, {before} before");
-    assert!(two < 0.75 * one && before > 0.8 * one, "{one}, {two}, {before} s");
+    let without = time("multi", "\"off\"");
+    println!("{one} s over one, {two} over two, {without} without");
+    // It was nine tenths before what a host sends again took the path that it leaves over first.
+    assert!(two < 0.7 * one && two < 0.92 * without, "{one}, {two}, {without} s");
 }

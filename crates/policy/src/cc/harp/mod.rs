@@ -4,8 +4,9 @@
 //! A window grows by α of what is acknowledged. Enough late packets take β of it, weighted with the
 //! windows of all paths: `w ← w − β (ξ w + (1 − ξ) W)`. With ξ = 1 each path is for itself, with
 //! ξ = 0 the connection moves to its best paths (Kelly and Voice), and `ξ = w / M` does the first
-//! where the connection is alone and the second where it is not. A loss takes half of W. A window
-//! that falls to its floor is choked: only probes go over that path until one is in time.
+//! where the connection is alone and the second where it is not. A loss takes half of W, and in the
+//! gateway that ships half of what ξ tells: one loss would choke one of two paths. A window that
+//! falls to its floor is choked: only probes go over that path until one is in time.
 //!
 //! The paper prints `w + α` for each acknowledgement, with windows in bytes; its text says
 //! multiplicative and its analysis uses growth by 1 + α in a round trip, which is done here.
@@ -342,25 +343,20 @@ impl Harp {
         if path.late.weight < options.needed || path.is_choked || path.is_within_round_trip(now) {
             return;
         }
-        let own = match options.coupling {
-            HarpCoupling::Independent => 1.0,
-            HarpCoupling::Joint => 0.0,
-            HarpCoupling::Adaptive if path.is_beside_foreground(&options) => 1.0,
-            HarpCoupling::Adaptive => (path.window / path.extent.largest(now)).min(1.0),
-        };
-        let beta = path.share_of_decrease(now, &options);
-        let loss = beta * (own * path.window + (1.0 - own) * total);
-        self.decrease(now, id, loss);
+        let bytes = path.share_of_decrease(now, &options) * path.coupled(now, &options, total);
+        self.decrease(now, id, bytes);
     }
 
-    /// Packets of a path were lost: half of all windows goes, whatever ξ is; at most once in a
-    /// round trip.
+    /// Packets of a path were lost: half of all windows goes, or of what a decrease for late
+    /// packets is a part of; at most once in a round trip.
     pub fn handle_missing(&mut self, now: Time, id: SubflowId) {
-        let total = self.total();
+        let (options, total) = (self.options, self.total());
         let Some(path) = self.path_mut(id) else { return };
         path.end_slow_start(now);
         if !path.is_choked && !path.is_within_round_trip(now) {
-            self.decrease(now, id, total / 2.0);
+            let of =
+                if options.couples_losses { path.coupled(now, &options, total) } else { total };
+            self.decrease(now, id, of / 2.0);
         }
     }
 
@@ -478,6 +474,17 @@ impl HarpPath {
     fn await_probe(&mut self, now: Time) {
         self.probe_at = now + self.probe_period();
         self.is_probe_due = false;
+    }
+
+    /// `ξ w + (1 − ξ) W`, of which a decrease takes a part.
+    fn coupled(&mut self, now: Time, options: &HarpOptions, total: f64) -> f64 {
+        let own = match options.coupling {
+            HarpCoupling::Independent => 1.0,
+            HarpCoupling::Joint => 0.0,
+            HarpCoupling::Adaptive if self.is_beside_foreground(options) => 1.0,
+            HarpCoupling::Adaptive => (self.window / self.extent.largest(now)).min(1.0),
+        };
+        own * self.window + (1.0 - own) * total
     }
 
     /// Whether the last decrease is less than a round trip ago.

@@ -42,6 +42,9 @@ pub struct HarpOptions {
     /// them. What foreground flows need is left to them on each path alike, and taking it from all
     /// windows as well gained nothing. `None`: decreases do not ask.
     pub foreground: Option<Span>,
+    /// Whether a loss takes half of `ξ w + (1 − ξ) W`. If not it takes half of W, which is all that
+    /// one of two equal paths has.
+    pub couples_losses: bool,
     /// The weight of late packets that a decrease needs.
     pub needed: f64,
     /// The weight of a packet with a mark (ECN); zero for none.
@@ -89,6 +92,7 @@ impl HarpOptions {
                 memory: Span::from_secs(600),
             },
             foreground: None,
+            couples_losses: false,
             needed: 40.0,
             mark: 0.0,
             floor: 1.0,
@@ -116,6 +120,7 @@ impl HarpOptions {
                 ..paper.lateness
             },
             foreground: Some(Span::from_millis(9)),
+            couples_losses: true,
             full_growth: Some(64.0),
             first_decrease: Some(1.1),
             // A mark says as much as a packet that is very late.
