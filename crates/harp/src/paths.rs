@@ -582,6 +582,9 @@ mod tests {
             state(&mut paths, 1 - least, 20_000 * LEN);
             assert_eq!(paths.choose_urgent(now, 0).0, least);
         }
+        // However full the one is that is free first.
+        late(&mut paths, 1, 11);
+        assert_eq!(paths.choose_urgent(now, 0).0, 0);
     }
 
     /// The other gateway tells no delays: round trips tell whose queue a decrease is for.
