@@ -18,6 +18,7 @@ pub enum HarpCoupling {
 
 /// The parameters of Harp's controller.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub struct HarpOptions {
     /// ξ.
     pub coupling: HarpCoupling,
