@@ -36,10 +36,10 @@ pub const STUDY: Study = Study {
             windows of a packet at least; “modern” is the gateway’s default: slow start, paced \
             paths, windows below a packet, one threshold of 3 ms for all in place of a share of \
             the range of delays, delays filtered over 30 ms, half of the growth for windows \
-            beyond 64 packets, M by the largest rate in place of the largest window, and no \
-            coupling where late packets come through a foreground flow’s queue. Of both, late \
-            packets are weighted by how late they are, which the paper leaves open. Rows say \
-            which profile they are of. Rates are bytes of the links. Figures 8(b), 8(c), 9, 13 \
+            beyond 64 packets, M by the largest rate in place of the largest window, no coupling \
+            where late packets come through a foreground flow’s queue, and a loss takes half of \
+            what ξ couples in place of half of all windows. Of both, late packets are weighted by \
+            how late they are, which the paper leaves open. Rows say which profile they are of. Rates are bytes of the links. Figures 8(b), 8(c), 9, 13 \
             and 14 are of a prototype: harp-live has them.",
     figures: &[
         Figure {

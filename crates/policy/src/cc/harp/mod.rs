@@ -4,9 +4,9 @@
 //! A window grows by α of what is acknowledged. Enough late packets take β of it, weighted with the
 //! windows of all paths: `w ← w − β (ξ w + (1 − ξ) W)`. With ξ = 1 each path is for itself, with
 //! ξ = 0 the connection moves to its best paths (Kelly and Voice), and `ξ = w / M` does the first
-//! where the connection is alone and the second where it is not. A loss takes half of W, and in the
-//! gateway that ships half of what ξ tells: one loss would choke one of two paths. A window that
-//! falls to its floor is choked: only probes go over that path until one is in time.
+//! where the connection is alone and the second where it is not. In the
+//! paper's profile a loss takes half of W, which chokes one of two equal paths; in the modern one it
+//! takes half of `ξ w + (1 − ξ) W`. A window that falls to its floor is choked: only probes go over that path until one is in time.
 //!
 //! The paper prints `w + α` for each acknowledgement, with windows in bytes; its text says
 //! multiplicative and its analysis uses growth by 1 + α in a round trip, which is done here.
@@ -347,8 +347,8 @@ impl Harp {
         self.decrease(now, id, bytes);
     }
 
-    /// Packets of a path were lost: half of all windows goes, or of what a decrease for late
-    /// packets is a part of; at most once in a round trip.
+    /// Packets of a path were lost: its window falls by half of W, or by half of `ξ w + (1 − ξ) W`
+    /// ([`HarpOptions::couples_losses`]); at most once in a round trip.
     pub fn handle_missing(&mut self, now: Time, id: SubflowId) {
         let (options, total) = (self.options, self.total());
         let Some(path) = self.path_mut(id) else { return };
