@@ -38,8 +38,9 @@ pub const STUDY: Study = Study {
             the range of delays, delays filtered over 30 ms, half of the growth for windows \
             beyond 64 packets, M by the largest rate in place of the largest window, no coupling \
             where late packets come through a foreground flow’s queue, and a loss takes half of \
-            what ξ couples in place of half of all windows. Of both, late packets are weighted by \
-            how late they are, which the paper leaves open. Rows say which profile they are of. Rates are bytes of the links. Figures 8(b), 8(c), 9, 13 \
+            what ξ couples in place of half of all windows. Of both, late packets are weighted \
+            by how late they are, which the paper leaves open. Rows say which profile they are \
+            of. Rates are bytes of the links. Figures 8(b), 8(c), 9, 13 \
             and 14 are of a prototype: harp-live has them.",
     figures: &[
         Figure {

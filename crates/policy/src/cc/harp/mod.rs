@@ -4,9 +4,10 @@
 //! A window grows by α of what is acknowledged. Enough late packets take β of it, weighted with the
 //! windows of all paths: `w ← w − β (ξ w + (1 − ξ) W)`. With ξ = 1 each path is for itself, with
 //! ξ = 0 the connection moves to its best paths (Kelly and Voice), and `ξ = w / M` does the first
-//! where the connection is alone and the second where it is not. In the
-//! paper's profile a loss takes half of W, which chokes one of two equal paths; in the modern one it
-//! takes half of `ξ w + (1 − ξ) W`. A window that falls to its floor is choked: only probes go over that path until one is in time.
+//! where the connection is alone and the second where it is not. In the paper's profile a loss
+//! takes half of W, which chokes one of two equal paths; in the modern one it takes half of
+//! `ξ w + (1 − ξ) W`. A window that falls to its floor is choked: only probes go over that path
+//! until one is in time.
 //!
 //! The paper prints `w + α` for each acknowledgement, with windows in bytes; its text says
 //! multiplicative and its analysis uses growth by 1 + α in a round trip, which is done here.
